@@ -3,6 +3,9 @@ package dev.starling.tensor;
 import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Block;
 import dev.starling.tensor.spi.Form;
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import java.lang.ref.Cleaner;
 import java.util.Arrays;
 import java.util.List;
@@ -17,14 +20,17 @@ import org.jspecify.annotations.Nullable;
 public final class Storage {
     /** What {@link #closedBy} is after {@link Tensor#close}. */
     static final String CLOSE = "close()";
+    /** What {@link #closedBy} is after the end of the arena of a wrapped segment. */
+    private static final String ARENA = "its segment's arena";
     private static final Cleaner CLEANER = Cleaner.create();
+    private static final VarHandle BLOCK = blockHandle();
 
     private final Device device;
     private final @Nullable Allocator allocator;
     private @Nullable Block block;
     private final long bytes;
-    /** Keeps foreign memory reachable for as long as this storage is; {@code null} if Starling allocated the memory. */
-    private final @Nullable Object foreign;
+    /** The caller's memory, which stays reachable as long as this storage; {@code null} if Starling allocated it. */
+    private final @Nullable MemorySegment foreign;
     /**
      * The storage that this one borrows from in a captured program, or {@code null}. Closing a borrower does nothing.
      */
@@ -41,7 +47,7 @@ public final class Storage {
     private @Nullable Backstop backstop;
 
     private Storage(Device device, @Nullable Allocator allocator, @Nullable Block block, long bytes,
-            @Nullable Object foreign) {
+            @Nullable MemorySegment foreign) {
         this.device = device;
         this.allocator = allocator;
         this.block = block;
@@ -70,8 +76,19 @@ public final class Storage {
         return new Tensor(storage, spec, strides, 0, thread);
     }
 
-    static Storage foreign(Device device, Block block, Object keeper) {
-        return new Storage(device, null, block, block.capacity(), keeper);
+    private static VarHandle blockHandle() {
+        try {
+            return MethodHandles.lookup().findVarHandle(Storage.class, "block", Block.class);
+        } catch (ReflectiveOperationException e) {
+            throw new ExceptionInInitializerError(e);
+        }
+    }
+
+    static Storage foreign(Device device, MemorySegment memory) {
+        Block block = new Block(memory.address(), memory.byteSize());
+        Storage storage = new Storage(device, null, block, block.capacity(), memory);
+        storage.closedBy = ARENA;
+        return storage;
     }
 
     /**
@@ -295,6 +312,9 @@ public final class Storage {
         if (lender != null) {
             return "copy() it while it is open";
         }
+        if (ARENA.equals(closedBy)) {
+            return "close the arena after the tensor's last use, or copy the segment with Tensor.copyOf";
+        }
         return CLOSE.equals(closedBy) ? "close it after its last use"
                 : "move it out with Scope.keep before its scope closes";
     }
@@ -310,16 +330,16 @@ public final class Storage {
     }
 
     boolean isClosed() {
-        return block == null || lender != null && lender.isClosed();
+        return block == null || lender != null && lender.isClosed()
+                || foreign != null && !foreign.scope().isAlive();
     }
 
     /** Returns the memory to its allocator; a second call has no effect. */
     void close(String by) {
-        Block b = block;
-        if (b == null || lender != null) {
+        Block b = lender == null ? takeBlock() : null;
+        if (b == null) {
             return;
         }
-        block = null;
         closedBy = by;
         if (scope != null) {
             scope.remove(this);
@@ -330,6 +350,11 @@ public final class Storage {
         if (allocator != null) {
             allocator.free(b);
         }
+    }
+
+    /** Leaves the block to one of several threads that close the memory at the same time: a block is freed once. */
+    private @Nullable Block takeBlock() {
+        return (Block) BLOCK.getAndSet(this, null);
     }
 
     /** Called by {@link Scope#close}, which clears its list of storages itself. */

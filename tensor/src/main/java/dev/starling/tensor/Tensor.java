@@ -9,7 +9,6 @@ import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
 import dev.starling.tensor.profile.OperationEvent;
 import dev.starling.tensor.profile.Profiling;
-import dev.starling.tensor.spi.Block;
 import java.lang.foreign.MemorySegment;
 import java.lang.ref.Reference;
 import java.util.List;
@@ -49,7 +48,9 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
 
     /**
      * Makes a tensor over memory of the caller, without a copy: each side sees what the other writes. The segment must
-     * be native (off-heap) and writable, and must stay alive as long as the tensor is used.
+     * be native (off-heap) and writable, and must stay alive as long as the tensor is used. If its arena was closed, so
+     * is the tensor; a kernel that then still runs on another thread, or a mapped file that becomes shorter, ends the
+     * process.
      */
     public static Tensor wrap(MemorySegment segment, DType dtype, long... shape) {
         Spec spec = new Spec(dtype, Shape.of(shape), Device.cpu());
@@ -61,7 +62,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
             throw new TensorException(TensorException.Problem.SHAPE, "wrap", List.of(spec),
                     "needs " + spec.bytes() + " bytes, the segment has " + segment.byteSize(), "give a larger segment");
         }
-        Storage storage = Storage.foreign(spec.device(), new Block(segment.address(), segment.byteSize()), segment);
+        Storage storage = Storage.foreign(spec.device(), segment);
         return new Tensor(storage, spec, spec.shape().contiguousStrides(), 0, ThreadState.current());
     }
 

@@ -27,9 +27,11 @@ import dev.starling.tensor.op.Sorting;
 import dev.starling.tensor.op.Unary;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.op.View;
+import dev.starling.tensor.program.Program;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.Collections;
+import java.util.List;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
@@ -418,5 +420,33 @@ class BadInputTest {
             });
             assertThat(ones(2, 3).shape()).isEqualTo(MATRIX);
         }
+    }
+
+    @Test
+    void closesATensorWithTheArenaOfItsSegment() {
+        Tensor wrapped;
+        Tensor view;
+        Tensor lent;
+        Program program;
+        Tensor[] outputs;
+        try (Arena arena = Arena.ofConfined()) {
+            wrapped = Tensor.wrap(arena.allocate(16, 4).fill((byte) 0), DType.F32, 4);
+            Tensor weight = wrapped;
+            view = wrapped.narrow(0, 1, 2);
+            lent = wrapped.storage().lend(ones(2).spec(), new long[] {1});
+            program = Program.capture(null, in -> new Tensor[] {in[0].add(weight), in[0]}, ones(4)).program();
+            outputs = program.run(wrapped);
+            assertThat(outputs[0].toFloats()).containsExactly(0, 0, 0, 0);
+        }
+        assertThat(wrapped.isClosed()).isTrue();
+        for (Tensor tensor : List.of(view, lent, outputs[1])) {
+            assertThatThrownBy(tensor::relu).isInstanceOf(TensorException.class).hasMessageContaining("was closed");
+            assertThatThrownBy(tensor::toFloats).isInstanceOf(TensorException.class).hasMessageContaining("was closed");
+        }
+        assertThatThrownBy(wrapped::relu).hasMessageContaining("was closed by its segment's arena")
+                .hasMessageContaining("close the arena after the tensor's last use");
+        assertThatThrownBy(() -> program.run(ones(4)))
+                .hasMessageContaining("a tensor that the program uses was closed");
+        program.close();
     }
 }

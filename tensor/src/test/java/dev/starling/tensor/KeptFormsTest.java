@@ -92,7 +92,8 @@ class KeptFormsTest {
             System.gc();
             Thread.sleep(5);
         }
-        assertEquals(before, live());
+        // The collector may free memory of earlier tests, too.
+        assertTrue(live() <= before);
     }
 
     private static void leak() {

@@ -5,7 +5,9 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.atomic.AtomicReferenceArray;
 import org.junit.jupiter.api.Test;
 
 class ScopeTest {
@@ -170,5 +172,45 @@ class ScopeTest {
         x.close();
         assertThatThrownBy(() -> x.add(1)).hasMessageContaining("was closed by close()")
                 .hasMessageContaining("close it after its last use");
+    }
+
+    @Test
+    void freesMemoryOnceIfTwoThreadsCloseIt() throws InterruptedException {
+        int rounds = 500;
+        Spec spec = new Spec(DType.F32, Shape.of(77_777), Device.cpu());
+        AtomicReferenceArray<Tensor> closing = new AtomicReferenceArray<>(rounds);
+        AtomicInteger closed = new AtomicInteger();
+        AtomicReference<Throwable> failure = new AtomicReference<>();
+        Thread other = Thread.ofPlatform().daemon().start(() -> {
+            for (int i = 0; i < rounds; i++) {
+                Tensor tensor = closing.get(i);
+                for (; tensor == null; tensor = closing.get(i)) {
+                    Thread.onSpinWait();
+                }
+                try {
+                    tensor.close();
+                } catch (RuntimeException e) {
+                    failure.set(e);
+                }
+                closed.set(i + 1);
+            }
+        });
+        try (Scope scope = Scope.open()) {
+            for (int i = 0; i < rounds; i++) {
+                Tensor tensor = Scope.detached(() -> Storage.allocate(spec));
+                closing.set(i, tensor);
+                for (int spins = i % 32; spins > 0; spins--) {
+                    Thread.onSpinWait();
+                }
+                tensor.close();
+                while (closed.get() <= i) {
+                    Thread.onSpinWait();
+                }
+                closing.set(i, null);
+            }
+            other.join(10_000);
+            assertThat(failure.get()).isNull();
+            assertThat(Storage.allocate(spec).address()).isNotEqualTo(Storage.allocate(spec).address());
+        }
     }
 }

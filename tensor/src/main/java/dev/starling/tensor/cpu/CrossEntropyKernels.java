@@ -79,7 +79,7 @@ final class CrossEntropyKernels {
             public void run(long first, long end) {
                 rows.logSums(from + 4 * first * classes, row + 8 * first, Math.toIntExact(end - first), classes);
                 for (long r = first; r < end; r++) {
-                    long wanted = wanted(target, r);
+                    long wanted = wanted(op, target, r, op.ignored(), x);
                     long at = from + 4 * r * classes;
                     float max = getFloat(row + 8 * r);
                     float log = getFloat(row + 8 * r + 4);
@@ -122,7 +122,7 @@ final class CrossEntropyKernels {
                 rows.expGradient(from + 4 * first * classes, row + 8 * first, (float) even, scale + first * scaleStride,
                         scaleStride, dx + 4 * first * classes, Math.toIntExact(end - first), classes);
                 for (long r = first; r < end; r++) {
-                    long wanted = wanted(target, r);
+                    long wanted = wanted(op, target, r, op.ignored(), x);
                     if (wanted == op.ignored()) {
                         ALL.asSlice(dx + 4 * r * classes, 4L * classes).fill((byte) 0);
                     } else {
@@ -138,19 +138,21 @@ final class CrossEntropyKernels {
     }
 
     private static void check(CrossEntropy op, Tensor target, long ignored, Tensor matrix) {
-        long classes = matrix.size(1);
         for (long row = 0; row < target.count(); row++) {
-            long wanted = wanted(target, row);
-            if (wanted != ignored && (wanted < 0 || wanted >= classes)) {
-                throw new TensorException(TensorException.Problem.INDEX, op.name(),
-                        List.of(matrix.spec(), target.spec()), "the target of row " + row + ", class " + wanted
-                        + ", must lie between 0 and " + (classes - 1), "correct it or declare that class ignored");
-            }
+            wanted(op, target, row, ignored, matrix);
         }
     }
 
-    private static long wanted(Tensor target, long row) {
-        return HostMemory.getLong(target.dtype(),
+    /** Returns the target of a row. Each read is checked: another thread may change the targets meanwhile. */
+    private static long wanted(CrossEntropy op, Tensor target, long row, long ignored, Tensor matrix) {
+        long classes = matrix.size(1);
+        long wanted = HostMemory.getLong(target.dtype(),
                 target.address() + row * target.strides()[0] * target.dtype().bytes());
+        if (wanted != ignored && (wanted < 0 || wanted >= classes)) {
+            throw new TensorException(TensorException.Problem.INDEX, op.name(),
+                    List.of(matrix.spec(), target.spec()), "the target of row " + row + ", class " + wanted
+                    + ", must lie between 0 and " + (classes - 1), "correct it or declare that class ignored");
+        }
+        return wanted;
     }
 }

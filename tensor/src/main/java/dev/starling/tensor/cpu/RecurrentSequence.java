@@ -2,7 +2,6 @@ package dev.starling.tensor.cpu;
 
 import static dev.starling.tensor.host.HostMemory.ALL;
 
-import dev.starling.tensor.DType;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.cpu.onednn.ElementType;
 import dev.starling.tensor.cpu.onednn.Matmul;
@@ -48,7 +47,8 @@ final class RecurrentSequence {
     /** Number of rows of the weights. */
     final int rows;
     private final boolean reverse;
-    private final @Nullable Tensor lengths;
+    /** Read once, so that a change by another thread leads no kernel outside of its operands. */
+    private final int @Nullable [] lengths;
     /**
      * For each step and sequence a byte that is 1 if the sequence has the step, then one that is 1 if it is its first
      * step.
@@ -63,10 +63,8 @@ final class RecurrentSequence {
         inputs = Math.toIntExact(in.x().size(2));
         units = Math.toIntExact(in.h().size(1));
         rows = cell.gates() * units;
-        lengths = in.lengths();
-        for (int n = 0; lengths != null && n < batch; n++) {
-            Recurrence.length(op, rawLength(n), n, steps);
-        }
+        Tensor given = in.lengths();
+        lengths = given == null ? null : lengths(op, given);
         masks = lengths == null ? null : HostAllocator.shared().allocate(2L * steps * batch);
         for (int n = 0; masks != null && n < batch; n++) {
             int length = length(n);
@@ -89,13 +87,16 @@ final class RecurrentSequence {
 
     /** Returns the length of a sequence in steps. */
     int length(int n) {
-        return (int) rawLength(n);
+        return Objects.requireNonNull(lengths)[n];
     }
 
-    private long rawLength(int n) {
-        Tensor present = Objects.requireNonNull(lengths);
-        DType type = present.dtype();
-        return HostMemory.getLong(type, present.address() + (long) n * type.bytes());
+    private int[] lengths(Recurrence op, Tensor given) {
+        int[] checked = new int[batch];
+        for (int n = 0; n < batch; n++) {
+            long raw = HostMemory.getLong(given.dtype(), given.address() + (long) n * given.dtype().bytes());
+            checked[n] = Recurrence.length(op, raw, n, steps);
+        }
+        return checked;
     }
 
     /** Returns the address of the byte that states whether sequence {@code n} has step {@code t}. */

@@ -67,6 +67,7 @@ public final class Program implements AutoCloseable {
     /** The tensors that a recording changes in place. */
     private final Tensor[] changed;
     private boolean planned;
+    private boolean running;
     private boolean closed;
     private @Nullable Recording recording;
 
@@ -221,8 +222,23 @@ public final class Program implements AutoCloseable {
             throw TensorException.argument("program", "a program cannot run inside another one",
                     "run it in Program.uncaptured");
         }
+        if (running) {
+            throw TensorException.argument("program", "a program cannot run while it runs, for example in a listener",
+                    "run it after that run, or capture another one");
+        }
         requireNoRecorder("program");
-        bind(given);
+        running = true;
+        try {
+            bind(given);
+            runBound(listener);
+        } finally {
+            running = false;
+        }
+        fill();
+        return results;
+    }
+
+    private void runBound(@Nullable MarkListener listener) {
         Generator.State now = generator == null ? null : generator.state();
         Interceptor.replace(replay);
         boolean complete = false;
@@ -242,8 +258,6 @@ public final class Program implements AutoCloseable {
                 close();
             }
         }
-        fill();
-        return results;
     }
 
     private void bind(Tensor[] given) {

@@ -22,7 +22,8 @@ final class ReferenceRecurrence {
     private final Elements u;
     private final @Nullable Elements bias;
     private final @Nullable Elements recurrentBias;
-    private final @Nullable Elements lengths;
+    /** Read once, so that a change by another thread leads out of no array; empty if all sequences have all steps. */
+    private final int[] lengths;
 
     private ReferenceRecurrence(Recurrence op, Tensor[] in) {
         Recurrence.Operands<Tensor> o = op.operands(in);
@@ -40,9 +41,10 @@ final class ReferenceRecurrence {
         u = Elements.of(o.recurrentWeight());
         bias = elements(o.bias());
         recurrentBias = elements(o.recurrentBias());
-        lengths = elements(o.lengths());
-        for (int n = 0; lengths != null && n < batch; n++) {
-            Recurrence.length(op, lengths.getLong(n), n, steps);
+        Elements given = elements(o.lengths());
+        lengths = new int[given == null ? 0 : batch];
+        for (int n = 0; given != null && n < batch; n++) {
+            lengths[n] = Recurrence.length(op, given.getLong(n), n, steps);
         }
     }
 
@@ -59,7 +61,7 @@ final class ReferenceRecurrence {
     }
 
     private int length(int n) {
-        return lengths == null ? steps : (int) lengths.getLong(n);
+        return lengths.length == 0 ? steps : lengths[n];
     }
 
     /** Returns the step of a sequence that is processed {@code i}-th. */

@@ -1,14 +1,18 @@
 package dev.starling.tensor.cpu;
 
+import static org.assertj.core.api.Assertions.assertThat;
+
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Recurrence.Cell;
+import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
@@ -64,6 +68,20 @@ class RecurrenceKernelsTest {
         all.addAll(in);
         for (boolean input : new boolean[] {true, false}) {
             Oracle.check(kernel, op.gradient(input), TOLERANCE, all.toArray(Tensor[]::new));
+        }
+    }
+
+    @Test
+    void readsLengthsOnce() {
+        try (Scope scope = Scope.open("test")) {
+            Recurrence.Rnn op = new Recurrence.Rnn(false, false, true);
+            Tensor lengths = Tensor.of(new long[] {2, 1});
+            RecurrentSequence sequence = new RecurrentSequence(op, op.operands(new Tensor[] {Tensor.ones(3, 2, 4),
+                Tensor.ones(2, 5), Tensor.ones(5, 4), Tensor.ones(5, 5), lengths}));
+            lengths.segment().set(ValueLayout.JAVA_LONG, 0, 1 << 30);
+            assertThat(sequence.length(0)).isEqualTo(2);
+            assertThat(sequence.length(1)).isEqualTo(1);
+            sequence.close();
         }
     }
 }

@@ -10,6 +10,7 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Selection;
+import java.lang.foreign.ValueLayout;
 import java.util.List;
 import java.util.SplittableRandom;
 import org.junit.jupiter.api.AfterEach;
@@ -115,5 +116,18 @@ class SelectionKernelsTest {
         assertThat(x.gather(1, indices(4, DType.I64, 2, 2)).shape().dims()).containsExactly(2, 2);
         assertThat(KERNEL.run(new Selection.Gather(1), new Tensor[] {x, indices(4, DType.I64, 2, 2)},
                 new Spec[] {x.narrow(0, 0, 2).narrow(1, 0, 2).spec()})).isNull();
+    }
+
+    @Test
+    void refusesAnIndexThatChangesDuringTheOperation() {
+        Tensor index = Tensor.of(new long[] {0, 3});
+        Indices indices = Indices.checked(new Selection.Take(0), index, 4, index);
+        for (long outside : new long[] {4, -5, Long.MAX_VALUE, Long.MIN_VALUE}) {
+            index.segment().set(ValueLayout.JAVA_LONG, 8, outside);
+            assertThatThrownBy(() -> indices.get(1)).isInstanceOf(TensorException.class).hasMessageContaining(
+                    "take: index " + outside + " at position 1 was changed during the operation");
+        }
+        index.segment().set(ValueLayout.JAVA_LONG, 8, -4);
+        assertThat(indices.get(1)).isZero();
     }
 }

@@ -12,7 +12,10 @@ import dev.starling.tensor.cpu.rows.RowLoops;
 import dev.starling.tensor.cpu.rows.SoftmaxRows;
 import dev.starling.tensor.op.CrossEntropy;
 import dev.starling.tensor.op.Softmax;
+import java.lang.foreign.ValueLayout;
+import java.lang.reflect.Proxy;
 import java.util.List;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -187,6 +190,24 @@ class SoftmaxKernelsTest {
             Softmax op = new Softmax.Exponentials(1);
             assertThat(SoftmaxKernels.run(op, new Tensor[] {x}, x.spec())).isNull();
             assertThat(Tensor.compute(op, x).spec()).isEqualTo(x.spec());
+        }
+    }
+
+    @Test
+    void refusesATargetThatChangesDuringTheOperation() {
+        Tensor logits = Oracle.random(1, 3, 4);
+        for (CrossEntropy op : List.of(new CrossEntropy.Loss(0, -100), new CrossEntropy.Gradient(0, -100))) {
+            Tensor target = Tensor.of(new long[] {0, 3, 1});
+            Tensor[] in = op instanceof CrossEntropy.Loss ? new Tensor[] {logits, target}
+                    : new Tensor[] {Tensor.ones(3), logits, Tensor.zeros(3, 2), target};
+            SoftmaxRows changes = (SoftmaxRows) Proxy.newProxyInstance(SoftmaxRows.class.getClassLoader(),
+                    new Class<?>[] {SoftmaxRows.class}, (proxy, method, arguments) -> {
+                        target.segment().set(ValueLayout.JAVA_LONG, 8, 4);
+                        return method.invoke(RowLoops.FASTEST.softmax(), arguments);
+                    });
+            Spec[] specs = op.infer(Stream.of(in).map(Tensor::spec).toArray(Spec[]::new));
+            assertThatThrownBy(() -> CrossEntropyKernels.run(op, in, specs, changes))
+                    .isInstanceOf(TensorException.class).hasMessageContaining("the target of row 1, class 4");
         }
     }
 }

@@ -476,4 +476,22 @@ class ProgramTest {
                     .isInstanceOf(TensorException.class).hasMessageContaining("closed");
         }
     }
+
+    @Test
+    void refusesARunOfItselfInItsListener() {
+        try (Scope scope = Scope.open()) {
+            Tensor x = Tensor.ones(2);
+            var captured = Program.capture(null, in -> {
+                Tensor y = in[0].add(1);
+                Program.mark(0);
+                return new Tensor[] {y.mul(2)};
+            }, x);
+            try (Program program = captured.program()) {
+                program.run(x);
+                assertThatThrownBy(() -> program.run((label, values) -> program.run(x), x))
+                        .hasMessageContaining("a program cannot run while it runs");
+                assertThat(program.run(x)[0].toFloats()).containsExactly(4, 4);
+            }
+        }
+    }
 }
