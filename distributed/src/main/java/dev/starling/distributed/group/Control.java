@@ -35,7 +35,7 @@ public sealed interface Control {
      * Version of what members exchange: of all messages, and of the way in which collectives divide data. Increment it
      * with each change that members of an earlier version would misunderstand.
      */
-    int PROTOCOL = 3;
+    int PROTOCOL = 4;
 
     /**
      * A process requests to join.

@@ -401,7 +401,7 @@ class KafkaScorerTest {
     @Test
     void namesATopicThatWasDeleted(EmbeddedBroker broker) throws Exception {
         publish(1);
-        cluster = cluster.deadline(Duration.ofSeconds(1));
+        cluster = cluster.deadline(Duration.ofSeconds(3));
         try (KafkaScorer scorer = scorer().open();
                 Admin admin = Admin.create(Map.of("bootstrap.servers", broker.servers()))) {
             admin.deleteTopics(List.of(in, models)).all().get(20, TimeUnit.SECONDS);

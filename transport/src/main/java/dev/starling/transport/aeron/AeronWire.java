@@ -49,6 +49,8 @@ import org.jspecify.annotations.Nullable;
 final class AeronWire implements Wire {
     static final System.Logger LOG = System.getLogger("dev.starling.transport.aeron");
 
+    /** How long a thread that is interrupted again and again tries to open. */
+    private static final long MAX_OPENING_NANOS = 10_000_000_000L;
     private static final int UDP_STREAM = 1001;
     /** Interval at which the driver and the clients are driven while nothing travels over the network. */
     private static final long UPKEEP_NS = TimeUnit.MICROSECONDS.toNanos(20);
@@ -123,13 +125,14 @@ final class AeronWire implements Wire {
         checkFree(endpoint);
         WireDirectory.sweep(settings.base());
         boolean interrupted = false;
+        long deadline = System.nanoTime() + MAX_OPENING_NANOS;
         try {
             while (true) {
                 interrupted |= Thread.interrupted(); // Java closes files that an interrupted thread maps or locks.
                 try {
                     return open(settings, config.host(), endpoint);
                 } catch (RuntimeException e) {
-                    if (!Thread.currentThread().isInterrupted()) {
+                    if (!Thread.currentThread().isInterrupted() || System.nanoTime() - deadline > 0) {
                         throw e;
                     }
                 }
