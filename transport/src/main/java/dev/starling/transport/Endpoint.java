@@ -154,12 +154,14 @@ public final class Endpoint implements AutoCloseable {
      *
      * @return {@link #OK}, {@link #BACK_PRESSURED}, {@link #NOT_CONNECTED} or {@link #CLOSED}
      * @throws TransportException if the message is too long, or its length negative
+     * @throws IndexOutOfBoundsException if the buffer does not contain it
      */
     public int send(DirectBuffer message, int offset, int length) {
         if (length < 0 || length > context.maxMessageLength()) {
             throw new TransportException(TransportException.Problem.ARGUMENT, "a message must have 0 to "
                     + context.maxMessageLength() + " bytes, got " + length, "use a put, or send several messages");
         }
+        message.boundsCheck(offset, length);
         return switch (state) {
             case CONNECTED -> frame(Frame.MESSAGE, Frame.HEADER, message, offset, length);
             case CONNECTING -> NOT_CONNECTED;

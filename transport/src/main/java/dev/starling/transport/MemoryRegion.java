@@ -89,7 +89,8 @@ public final class MemoryRegion implements AutoCloseable {
     /** Copies received bytes into the region; the caller has checked that they fit. */
     void write(long offset, DirectBuffer from, int at, int length) {
         Interceptor first = interceptor;
-        if (first == null || !first.consume(offset, nativeAddress(from, at, length), length)) {
+        // The interceptor may close this region.
+        if (first == null || !first.consume(offset, nativeAddress(from, at, length), length) && !closed) {
             view.wrap(memory.address() + offset, length);
             from.getBytes(at, view, 0, length);
         }

@@ -62,17 +62,19 @@ public final class Transport implements Agent, AutoCloseable {
     private final Refusals refusals;
     private final Regions regions = new Regions(this::cancelPuts);
     private final TransportContext context;
-    private final EndpointListener endings = new Endings();
     private final Long2ObjectHashMap<Endpoint> endpointsBySession = new Long2ObjectHashMap<>();
     /** Endpoints of peers that began the connection, by the identity of the HELLO; not those that have ended. */
     private final Map<String, Endpoint> hellos = new HashMap<>();
     private final HelloQueue waiting = new HelloQueue();
     private final List<Endpoint> endpoints = new ArrayList<>();
+    private final EndpointListener endings = new Endings(hellos, endpointsBySession, endpoints);
     private final Inbox inbox = new Frames();
     /** Number of HELLO frames received; those that send them are unproven. */
     private long greetings;
     private long nextUpkeepNs;
     private long nextRefusalNs;
+    /** Whether {@link #doWork} is in progress: a handler that it calls may close this transport. */
+    private boolean working;
     private boolean closed;
     private long closedNs;
 
@@ -233,6 +235,8 @@ public final class Transport implements Agent, AutoCloseable {
     /** Receives what has arrived and continues pending work; returns the amount of work done, 0 if idle. */
     @Override
     public int doWork() {
+        boolean outermost = !working && !closed;
+        working = true;
         // Java closes files that an interrupted thread maps or writes, which Aeron does for each new link.
         boolean interrupted = Thread.interrupted();
         try {
@@ -245,12 +249,16 @@ public final class Transport implements Agent, AutoCloseable {
             answerWaiting();
             boolean upkeep = now - nextUpkeepNs >= 0;
             nextUpkeepNs = upkeep ? now + UPKEEP_EVERY_NS : nextUpkeepNs;
-            for (int i = 0; i < endpoints.size(); i++) {
+            for (int i = 0; i < endpoints.size() && !closed; i++) {
                 Endpoint endpoint = endpoints.get(i);
                 work += upkeep ? endpoint.doWork(now) : endpoint.isConnected() ? endpoint.puts.doWork() : 0;
             }
             return work;
         } finally {
+            working = !outermost;
+            if (outermost && closed) {
+                release();
+            }
             if (interrupted) {
                 Thread.currentThread().interrupt();
             }
@@ -358,7 +366,7 @@ public final class Transport implements Agent, AutoCloseable {
         Endpoint endpoint = endpointsBySession.get(Frame.session(head, at));
         if (endpoint == null) {
             refusals.unknownSession();
-        } else if (endpoint.receive(head, at, body, bodyOffset, bodyLength)) {
+        } else if (!closed && endpoint.receive(head, at, body, bodyOffset, bodyLength)) {
             counters.received++;
             if (endpoint.handshake.isProven()) {
                 wire.onProof();
@@ -456,23 +464,6 @@ public final class Transport implements Agent, AutoCloseable {
         endpoints.forEach(e -> e.puts.cancel(source, ended));
     }
 
-    /** Forgets endpoints that have ended. */
-    private final class Endings implements EndpointListener {
-        @Override
-        public void onEnded(Endpoint endpoint) {
-            Authentication.Hello hello = endpoint.handshake.hello();
-            if (hello != null) {
-                hellos.remove(hello.identity(), endpoint);
-            }
-        }
-
-        @Override
-        public void onClosed(Endpoint endpoint) {
-            endpointsBySession.remove(endpoint.session());
-            endpoints.remove(endpoint);
-        }
-    }
-
     private void checkOpen() {
         if (closed) {
             throw new TransportException(TransportException.Problem.CLOSED, "the transport is closed", "open another");
@@ -496,18 +487,27 @@ public final class Transport implements Agent, AutoCloseable {
         }
     }
 
-    /** Sends a goodbye to all peers and releases all memory and threads. */
+    /**
+     * Sends a goodbye to all peers and releases all memory and threads. If a handler calls this within {@link #doWork},
+     * no handler is called for what arrives later, and the rest happens before {@code doWork} returns.
+     */
     @Override
     public void close() {
         if (!closed) {
             closed = true;
-            closedNs = wire.clock().nanoTime();
-            try (wire) {
-                Callbacks.runAll(endpoints.stream().<Runnable>map(e -> () -> e.close(this::waitsForRoom)).toList());
-                regions.close();
-            } finally {
-                regions.free();
+            if (!working) {
+                release();
             }
+        }
+    }
+
+    private void release() {
+        closedNs = wire.clock().nanoTime();
+        try (wire) {
+            Callbacks.runAll(endpoints.stream().<Runnable>map(e -> () -> e.close(this::waitsForRoom)).toList());
+            regions.close();
+        } finally {
+            regions.free();
         }
     }
 

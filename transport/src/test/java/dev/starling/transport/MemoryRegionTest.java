@@ -10,6 +10,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -86,8 +87,11 @@ class MemoryRegionTest {
         Thread caller = Thread.currentThread();
         AtomicBoolean done = new AtomicBoolean();
         Thread other = Thread.ofPlatform().start(() -> {
-            while (!done.get()) {
+            for (int i = 1; !done.get(); i++) {
                 caller.interrupt();
+                if (i % 1000 == 0) {
+                    LockSupport.parkNanos(200_000); // Without a pause, the caller could fail for ever.
+                }
             }
         });
         try (Transport transport = Transport.open(TransportConfig.of("local", Secret.random()))) {

@@ -241,6 +241,32 @@ class ConnectionContractTest {
     }
 
     @Test
+    void closesWithinAHandler() {
+        try (Cluster cluster = new Cluster(setting)) {
+            Connection c = cluster.connect();
+            List<Byte> received = new ArrayList<>();
+            c.b().transport.onMessage((from, buffer, offset, length) -> {
+                c.b().transport.close();
+                received.add(buffer.getByte(offset + length - 1));
+            });
+            for (int i = 0; i < 3; i++) {
+                assertThat(c.toB().send(WORD, 0, 4)).isEqualTo(Endpoint.OK);
+            }
+            c.b().driven = false;
+            cluster.await(() -> {
+                if (received.isEmpty()) {
+                    c.b().transport.doWork();
+                }
+                return !c.toB().isConnected();
+            }, "the end of the connection");
+            assertThat(received).containsExactly(WORD.getByte(3));
+            assertThat(c.toA().state()).isEqualTo(Endpoint.State.CLOSED);
+            assertThatThrownBy(() -> c.b().transport.register(1)).isInstanceOf(TransportException.class)
+                    .hasMessageContaining("the transport is closed");
+        }
+    }
+
+    @Test
     void keepsTwoClustersOfOneJvmApart() {
         try (Cluster ours = new Cluster(setting); Cluster theirs = ours.beside()) {
             Connection c = ours.connect();

@@ -7,6 +7,7 @@ import dev.starling.transport.Endpoint;
 import dev.starling.transport.Transport;
 import dev.starling.transport.TransportException;
 import dev.starling.transport.contract.Cluster.Connection;
+import java.nio.charset.StandardCharsets;
 import java.util.SplittableRandom;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
@@ -159,6 +160,22 @@ class MessageContractTest {
                     .hasMessageContaining("got -1");
             assertThat(c.toB().isConnected()).isTrue();
             assertThat(transport.maxMessageLength()).isGreaterThanOrEqualTo((32 << 10) - 72);
+        }
+    }
+
+    @Test
+    void carriesMessagesAfterOneThatLiesOutsideOfItsBuffer() {
+        try (Cluster cluster = new Cluster(setting)) {
+            Connection c = cluster.connect();
+            String text = "word ".repeat(10);
+            UnsafeBuffer message = new UnsafeBuffer(text.getBytes(StandardCharsets.US_ASCII));
+            for (int offset : new int[] {-1, 1, Integer.MAX_VALUE, Integer.MIN_VALUE}) {
+                assertThatThrownBy(() -> c.toB().send(message, offset, text.length()))
+                        .isInstanceOf(IndexOutOfBoundsException.class);
+            }
+            assertThat(c.toB().send(message, 0, text.length())).isEqualTo(Endpoint.OK);
+            cluster.await(() -> !c.b().messages.isEmpty(), "a message");
+            assertThat(c.b().messages).containsExactly(text);
         }
     }
 

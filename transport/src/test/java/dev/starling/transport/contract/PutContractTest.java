@@ -156,6 +156,26 @@ class PutContractTest {
     }
 
     @Test
+    void writesNothingMoreIfTheInterceptorClosesTheRegion() {
+        try (Cluster cluster = new Cluster(setting)) {
+            Connection c = cluster.connect();
+            long bytes = 3L * FrameForge.pieceLength(c.toB());
+            MemoryRegion source = filled(c, bytes, 6);
+            MemoryRegion target = c.b().transport.register(bytes);
+            RemoteRegion remote = c.open(target);
+            target.onWrite((offset, address, length) -> {
+                target.close();
+                return false;
+            });
+            boolean[] done = new boolean[1];
+            assertThat(c.toB().put(source, 0, remote, 0, bytes, ok -> done[0] = ok)).isEqualTo(Endpoint.OK);
+            cluster.await(() -> done[0], "a put of " + bytes);
+            assertThat(c.toB().isConnected()).isTrue();
+            remote.close();
+        }
+    }
+
+    @Test
     void notifiesInTheOrderOfPutsEvenWithoutCompletions() {
         int count = 5_000;
         try (Cluster cluster = new Cluster(setting)) {
