@@ -37,9 +37,9 @@ import org.jspecify.annotations.Nullable;
  * even if the optimiser would change a dense parameter without a gradient (momentum, decay). {@link Consistency}
  * applies as to other parameters.
  *
- * <p>Usable between {@link ParameterServer#start} and {@link ParameterServer#close}, on the training thread, for
- * training and for evaluation. Servers that have tables need a directory, in which rows survive the process.
- * Checkpoints of the run contain the rows as well.
+ * <p>Usable from {@link ParameterServer#start} to {@link ParameterServer#finish}, after which the servers end, on the
+ * training thread, for training and for evaluation. Servers that have tables need a directory, in which rows survive
+ * the process. Checkpoints of the run contain the rows as well.
  */
 public final class EmbeddingTable implements Layer {
     private final Plan.Table plan;
@@ -141,7 +141,7 @@ public final class EmbeddingTable implements Layer {
         if (remote == null) {
             throw new DistributedException("table " + name() + " is not connected to servers; train its model with a "
                     + "ParameterServer strategy or add the table to the strategy's builder, and use the table between "
-                    + "start and close");
+                    + "the strategy's start and the end of the run, the last time in TrainingListener.epochEnded");
         }
         return remote;
     }

@@ -400,6 +400,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
         }
         client.askForFarewell();
         client.await("for the servers to confirm the end of training");
+        tables.keySet().forEach(table -> table.connect(null));
     }
 
     /** Releases the memory. */
@@ -417,10 +418,8 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
         held.forEach(Tensor::close);
         held.clear();
         save = null;
-        tables.forEach((table, remote) -> {
-            table.connect(null);
-            remote.close();
-        });
+        tables.keySet().forEach(table -> table.connect(null));
+        tables.values().forEach(RemoteTable::close);
         tables.clear();
         ruleState.forEach(Parameter::close);
         ruleState.clear();

@@ -245,6 +245,29 @@ class EmbeddingTableTest {
         }
     }
 
+    /** Requests to servers that have ended would wait for their return. */
+    @Test
+    void isNotConnectedAfterTheEndOfTheRun() {
+        Cluster.local(2).servers(1).run(group -> {
+            if (group.rank() > 0) {
+                ParameterServer.serve(group, ServerConfig.in(directory));
+                return null;
+            }
+            EmbeddingTable rows = table();
+            try (Parameter p = Parameter.filled(0, 1);
+                    Optimizer sgd = sgd(p);
+                    ParameterServer servers = ParameterServer.worker(group, 0).workers(1).servers(1).tables(rows)
+                            .build()) {
+                servers.start(TrainingState.of(layer(p), sgd));
+                rows.pull(1).close();
+                servers.finish();
+                assertThatThrownBy(() -> rows.pull(1)).isInstanceOf(DistributedException.class)
+                        .hasMessageContaining("the end of the run");
+            }
+            return null;
+        });
+    }
+
     private static Layer layer(Parameter p) {
         return new Layer() {
             @Override

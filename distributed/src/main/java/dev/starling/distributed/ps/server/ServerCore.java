@@ -19,6 +19,7 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.FloatBuffer;
+import java.nio.channels.ClosedByInterruptException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -121,8 +122,10 @@ final class ServerCore implements AutoCloseable {
     }
 
     private static ServerException failed(ServerConfig config, String what, Throwable cause) {
-        return new ServerException("the parameter server in " + config.directory() + " " + what + ": "
-                + cause.getMessage(), cause);
+        String reason = cause instanceof ClosedByInterruptException ? "its thread was interrupted"
+                : cause.getMessage();
+        return new ServerException("the parameter server in " + config.directory() + " " + what + ": " + reason,
+                cause);
     }
 
     private ServerCore(ServerConfig config, Plan plan, Shard shard, ReplySink sink, @Nullable DirectoryLock lock,

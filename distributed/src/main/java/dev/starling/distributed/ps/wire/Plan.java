@@ -99,7 +99,7 @@ public record Plan(int servers, int workers, int blockLength, Consistency consis
         dense = List.copyOf(dense);
         tables = List.copyOf(tables);
         for (Table t : tables) {
-            if (t.width < 1 || t.width + 2 > blockLength || t.rows < 1) {
+            if (t.width < 1 || t.width > blockLength - 2 || t.rows < 1) {
                 throw TensorException.argument("parameter server", "the rows of table " + t.name + " must have 1 to "
                         + (blockLength - 2) + " elements and there must be at least 1 row, got width " + t.width
                         + " and " + t.rows + " rows", "correct the table's builder");

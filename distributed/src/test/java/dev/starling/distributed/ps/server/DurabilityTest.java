@@ -64,6 +64,17 @@ class DurabilityTest {
 
     /** Numbers of this locale have other digits than those of file names. */
     @Test
+    void reportsThatItsThreadWasInterrupted() {
+        Thread.currentThread().interrupt();
+        try {
+            assertThatThrownBy(() -> new ServerDriver(ServerDriver.config(directory), PLAN))
+                    .isInstanceOf(ServerException.class).hasMessageContaining("its thread was interrupted");
+        } finally {
+            Thread.interrupted();
+        }
+    }
+
+    @Test
     void namesAJournalAlikeInEveryLocale() throws IOException {
         Locale before = Locale.getDefault();
         Locale.setDefault(Locale.forLanguageTag("ar-EG-u-nu-arab"));

@@ -76,6 +76,9 @@ class PlanTest {
     void errorsNameInvalidNumbers() {
         assertThatThrownBy(() -> new Plan(0, 1, 64, new Consistency.Asynchronous(), List.of(), List.of()))
                 .isInstanceOf(TensorException.class).hasMessageContaining("got 0, 1 and 64");
+        Plan.Table wide = new Plan.Table("wide", Integer.MAX_VALUE, 1, 0, new Rule.Sgd(0, 0, 0, false));
+        assertThatThrownBy(() -> new Plan(1, 1, 64, new Consistency.Asynchronous(), List.of(), List.of(wide)))
+                .isInstanceOf(TensorException.class).hasMessageContaining("got width " + Integer.MAX_VALUE);
         assertThatThrownBy(() -> new Consistency.Stale(-1)).isInstanceOf(TensorException.class)
                 .hasMessageContaining("got -1");
     }
