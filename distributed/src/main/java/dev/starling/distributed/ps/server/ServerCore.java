@@ -40,6 +40,10 @@ import org.jspecify.annotations.Nullable;
  * while the disk is busy are written to it together.
  */
 final class ServerCore implements AutoCloseable {
+    private static final String CHRONICLE_FLAGS = "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED "
+            + "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED "
+            + "--add-exports=jdk.compiler/com.sun.tools.javac.file=ALL-UNNAMED "
+            + "--add-opens=java.base/java.lang=ALL-UNNAMED --add-opens=java.base/java.lang.reflect=ALL-UNNAMED";
     private static final String SNAPSHOT = "snapshot";
     private static final String[] STAGES = {"decode", "apply", "journal", "reply"};
     private static final long PARK_NS = 50_000;
@@ -102,7 +106,7 @@ final class ServerCore implements AutoCloseable {
             shard.dropIncompleteRows();
             shard.save(snapshot);
             return new ServerCore(config, plan, shard, sink, lock, new Journal(directory, shard.sequence() + 1));
-        } catch (IOException | RuntimeException e) {
+        } catch (IOException | RuntimeException | LinkageError e) {
             if (shard != null) {
                 shard.close();
             }
@@ -122,8 +126,12 @@ final class ServerCore implements AutoCloseable {
     }
 
     private static ServerException failed(ServerConfig config, String what, Throwable cause) {
-        String reason = cause instanceof ClosedByInterruptException ? "its thread was interrupted"
-                : cause.getMessage();
+        String reason = switch (cause) {
+            case ClosedByInterruptException _ -> "its thread was interrupted";
+            case LinkageError _ -> "Chronicle Map, which holds tables, cannot be initialised; start java with "
+                    + CHRONICLE_FLAGS;
+            default -> cause.getMessage();
+        };
         return new ServerException("the parameter server in " + config.directory() + " " + what + ": " + reason,
                 cause);
     }

@@ -9,11 +9,15 @@ import dev.starling.distributed.ps.config.ServerException;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.tensor.op.Rule;
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Locale;
 import java.util.Random;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -62,7 +66,6 @@ class DurabilityTest {
         }
     }
 
-    /** Numbers of this locale have other digits than those of file names. */
     @Test
     void reportsThatItsThreadWasInterrupted() {
         Thread.currentThread().interrupt();
@@ -74,6 +77,35 @@ class DurabilityTest {
         }
     }
 
+    @Test
+    @Tag("processes")
+    void namesTheFlagsThatTablesNeed() throws IOException, InterruptedException {
+        Process process = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                "--add-exports=java.base/jdk.internal.misc=ALL-UNNAMED", "-cp", System.getProperty("java.class.path"),
+                WithoutFlags.class.getName(), directory.toString()).redirectErrorStream(true).start();
+        String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+        assertThat(process.waitFor(20, TimeUnit.SECONDS)).isTrue();
+        assertThat(output).contains("the parameter server in " + directory + " cannot start: Chronicle Map, which "
+                + "holds tables, cannot be initialised; start java with --add-exports=java.base/sun.nio.ch=ALL-UNNAMED");
+    }
+
+    /** Opens a server with a table and prints why it cannot. */
+    static final class WithoutFlags {
+        private WithoutFlags() {
+        }
+
+        public static void main(String[] arguments) {
+            Plan plan = new Plan(1, 1, 64, new Consistency.Asynchronous(), List.of(),
+                    List.of(new Plan.Table("rows", 2, 100, 0, ServerDriver.PLAIN)));
+            try (ServerDriver server = new ServerDriver(ServerDriver.config(Path.of(arguments[0])), plan)) {
+                IO.println("started");
+            } catch (ServerException e) {
+                IO.println(e.getMessage());
+            }
+        }
+    }
+
+    /** Numbers of this locale have other digits than those of file names. */
     @Test
     void namesAJournalAlikeInEveryLocale() throws IOException {
         Locale before = Locale.getDefault();
