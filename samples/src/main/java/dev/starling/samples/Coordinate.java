@@ -65,9 +65,8 @@ public final class Coordinate implements Callable<Integer> {
 
     @Override
     public Integer call() {
-        if (silenceSeconds < 1) {
-            throw new ParameterException(spec.commandLine(), "--silence > 0 must hold, got " + silenceSeconds);
-        }
+        requirePositive("--world", world);
+        requirePositive("--silence", silenceSeconds);
         try {
             TransportConfig config = TransportConfig.of(transport, LaunchedProcess.secret(System.getenv()))
                     .livenessTimeout(Duration.ofSeconds(silenceSeconds)).protection(protection);
@@ -94,6 +93,12 @@ public final class Coordinate implements Callable<Integer> {
         } catch (StarlingException e) {
             spec.commandLine().getErr().println("starling: " + e.getMessage());
             return 1;
+        }
+    }
+
+    private void requirePositive(String option, int value) {
+        if (value < 1) {
+            throw new ParameterException(spec.commandLine(), option + " must be positive, got " + value);
         }
     }
 }
