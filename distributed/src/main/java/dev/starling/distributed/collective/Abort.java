@@ -33,7 +33,11 @@ sealed interface Abort {
             return switch (CODEC.decode(encoded)) {
                 case Mismatch m -> new CollectiveMismatchException(m.rank, m.peer, m.message);
                 case Loss m -> m.report.reportedBy(from);
-                case Failure m -> new DistributedException(from, "rank " + from + " failed: " + m.message, null);
+                case Failure m -> {
+                    String rank = "rank " + from + " failed";
+                    yield new DistributedException(from, m.message.startsWith(rank) ? m.message
+                            : rank + ": " + m.message, null);
+                }
             };
         } catch (IOException e) {
             return new DistributedException(from, "rank " + from + " failed, and sent no valid reason", null);
