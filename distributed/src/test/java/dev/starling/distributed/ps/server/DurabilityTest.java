@@ -86,7 +86,8 @@ class DurabilityTest {
         String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
         assertThat(process.waitFor(20, TimeUnit.SECONDS)).isTrue();
         assertThat(output).contains("the parameter server in " + directory + " cannot start: Chronicle Map, which "
-                + "holds tables, cannot be initialised; start java with --add-exports=java.base/sun.nio.ch=ALL-UNNAMED");
+                + "holds tables, cannot be initialised; start java with --add-exports=java.base/sun.nio.ch=ALL-"
+                + "UNNAMED");
     }
 
     /** Opens a server with a table and prints why it cannot. */
