@@ -235,7 +235,8 @@ public final class Transport implements Agent, AutoCloseable {
     /** Receives what has arrived and continues pending work; returns the amount of work done, 0 if idle. */
     @Override
     public int doWork() {
-        boolean outermost = !working && !closed;
+        boolean isNested = working;
+        boolean wasOpen = !closed;
         working = true;
         // Java closes files that an interrupted thread maps or writes, which Aeron does for each new link.
         boolean interrupted = Thread.interrupted();
@@ -255,8 +256,8 @@ public final class Transport implements Agent, AutoCloseable {
             }
             return work;
         } finally {
-            working = !outermost;
-            if (outermost && closed) {
+            working = isNested;
+            if (!isNested && wasOpen && closed) {
                 release();
             }
             if (interrupted) {

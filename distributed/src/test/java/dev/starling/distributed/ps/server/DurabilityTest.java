@@ -9,7 +9,6 @@ import dev.starling.distributed.ps.config.ServerException;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.tensor.op.Rule;
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
@@ -80,13 +79,18 @@ class DurabilityTest {
     @Test
     @Tag("processes")
     void namesTheFlagsThatTablesNeed() throws IOException, InterruptedException {
+        Path output = directory.resolve("output");
         Process process = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
                 "--add-exports=java.base/jdk.internal.misc=ALL-UNNAMED", "-cp", System.getProperty("java.class.path"),
-                WithoutFlags.class.getName(), directory.toString()).redirectErrorStream(true).start();
-        String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-        assertThat(process.waitFor(20, TimeUnit.SECONDS)).isTrue();
-        assertThat(output).contains("the parameter server in " + directory + " cannot start: Chronicle Map, which "
-                + "holds tables, cannot be initialised; start java with --add-exports=java.base/sun.nio.ch=ALL-"
+                WithoutFlags.class.getName(), directory.toString()).redirectErrorStream(true)
+                .redirectOutput(output.toFile()).start();
+        try {
+            assertThat(process.waitFor(50, TimeUnit.SECONDS)).isTrue();
+        } finally {
+            process.destroyForcibly();
+        }
+        assertThat(output).content().contains("the parameter server in " + directory + " cannot start: Chronicle Map, "
+                + "which holds tables, cannot be initialised; start java with --add-exports=java.base/sun.nio.ch=ALL-"
                 + "UNNAMED");
     }
 
