@@ -42,7 +42,7 @@ public sealed interface HostAccess permits Tensor {
             throw new TensorException(TensorException.Problem.ARGUMENT, "segment", List.of(self.spec()),
                     "the tensor must be contiguous and in host memory", "call to(Device.cpu()).contiguous() first");
         }
-        return HostMemory.ALL.asSlice(self.address(), self.spec().bytes());
+        return self.storage().segment(self.address(), self.spec().bytes());
     }
 
     /** Returns the only element as a double. */

@@ -14,7 +14,10 @@ public interface Interceptor {
     /** Intercepts nothing; binding it pauses the enclosing interceptor. */
     Interceptor NONE = (op, inputs, outputs) -> { };
 
-    /** Called after an operation has been carried out. The arrays must not be changed. */
+    /**
+     * Called after an operation has been carried out. The arrays must not be changed; those of a
+     * {@link dev.starling.tensor.op.Update} may get other elements after the call.
+     */
     void onOperation(Op op, Tensor[] inputs, Tensor[] outputs);
 
     /** Returns the tensor to use in place of a new allocation, or {@code null} to allocate. */

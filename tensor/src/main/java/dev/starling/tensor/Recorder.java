@@ -11,7 +11,10 @@ public interface Recorder {
     /** Records nothing; binding it pauses the enclosing recorder. */
     Recorder NONE = (op, inputs, outputs) -> { };
 
-    /** Records an operation that has been carried out. The arrays must not be changed. */
+    /**
+     * Records an operation that has been carried out. The arrays must not be changed; those of a
+     * {@link dev.starling.tensor.op.Update} may get other elements after the call.
+     */
     void record(Op op, Tensor[] inputs, Tensor[] outputs);
 
     /** Returns the recorder bound to this thread, or {@link #NONE}. */

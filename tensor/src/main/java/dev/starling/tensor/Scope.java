@@ -106,7 +106,7 @@ public final class Scope implements AutoCloseable {
         return tensor.storage().scope == this;
     }
 
-    /** Returns the number of allocations that this scope owns. */
+    /** Returns the number of allocations that this scope owns, including those that another thread has closed. */
     public int size() {
         return count;
     }
@@ -131,6 +131,10 @@ public final class Scope implements AutoCloseable {
         owned[count] = null;
     }
 
+    boolean isOfThisThread() {
+        return thread == ThreadState.current();
+    }
+
     private void requireOpen() {
         if (closed) {
             throw new TensorException(TensorException.Problem.CLOSED, "scope " + name, List.of(),
@@ -144,7 +148,7 @@ public final class Scope implements AutoCloseable {
         if (closed) {
             return;
         }
-        if (thread != ThreadState.current() || thread.scope != this) {
+        if (!isOfThisThread() || thread.scope != this) {
             throw TensorException.argument("scope " + name, "must be closed on its own thread, innermost first",
                     "use try-with-resources");
         }

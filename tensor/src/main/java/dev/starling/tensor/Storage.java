@@ -1,5 +1,7 @@
 package dev.starling.tensor;
 
+import dev.starling.tensor.host.HostAllocator;
+import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.spi.Allocator;
 import dev.starling.tensor.spi.Block;
 import dev.starling.tensor.spi.Form;
@@ -29,8 +31,11 @@ public final class Storage {
     private final @Nullable Allocator allocator;
     private @Nullable Block block;
     private final long bytes;
-    /** The caller's memory, which stays reachable as long as this storage; {@code null} if Starling allocated it. */
-    private final @Nullable MemorySegment foreign;
+    /**
+     * The caller's memory, which stays reachable as long as this storage, or the memory that Starling allocated,
+     * {@code null} before its first use as a segment.
+     */
+    private @Nullable MemorySegment memory;
     /**
      * The storage that this one borrows from in a captured program, or {@code null}. Closing a borrower does nothing.
      */
@@ -47,12 +52,12 @@ public final class Storage {
     private @Nullable Backstop backstop;
 
     private Storage(Device device, @Nullable Allocator allocator, @Nullable Block block, long bytes,
-            @Nullable MemorySegment foreign) {
+            @Nullable MemorySegment memory) {
         this.device = device;
         this.allocator = allocator;
         this.block = block;
         this.bytes = bytes;
-        this.foreign = foreign;
+        this.memory = memory;
     }
 
     /** Allocates a row-major tensor with undefined content in the current scope. */
@@ -95,9 +100,13 @@ public final class Storage {
      * Makes a tensor over this memory. Strides and offset are in elements and are checked. Unlike the operations of
      * {@link dev.starling.tensor.op.View}, this does not pass gradients on.
      *
-     * @throws TensorException if an element lies outside of the memory
+     * @throws TensorException if an element lies outside of the memory, or the memory is on another device
      */
     public Tensor view(Spec spec, long[] strides, long offset) {
+        if (spec.device() != device) {
+            throw new TensorException(TensorException.Problem.DEVICE, "view", List.of(spec),
+                    "the memory is on " + device, "copy it with to(device)");
+        }
         require("view", spec, strides, offset, bytes);
         return new Tensor(this, spec, strides, offset, ThreadState.current());
     }
@@ -324,6 +333,23 @@ public final class Storage {
         return Objects.requireNonNull(block).address();
     }
 
+    /** Returns a part of host memory. Access throws an exception once the system has the memory back. */
+    MemorySegment segment(long address, long length) {
+        Storage owner = this;
+        while (owner.lender != null) {
+            owner = owner.lender;
+        }
+        if (!(owner.allocator instanceof HostAllocator host)) {
+            return HostMemory.ALL.asSlice(address, length);
+        }
+        MemorySegment whole = owner.memory;
+        if (whole == null) {
+            whole = host.segment(Objects.requireNonNull(owner.block));
+            owner.memory = whole;
+        }
+        return whole.asSlice(address - whole.address(), length);
+    }
+
     /** Returns the allocator of the memory, or {@code null} if it was lent or is foreign. */
     @Nullable Allocator allocator() {
         return allocator;
@@ -331,7 +357,7 @@ public final class Storage {
 
     boolean isClosed() {
         return block == null || lender != null && lender.isClosed()
-                || foreign != null && !foreign.scope().isAlive();
+                || memory != null && !memory.scope().isAlive();
     }
 
     /** Returns the memory to its allocator; a second call has no effect. */
@@ -341,8 +367,10 @@ public final class Storage {
             return;
         }
         closedBy = by;
-        if (scope != null) {
-            scope.remove(this);
+        Scope owner = scope;
+        // The scope of another thread keeps this storage in its list, and then finds it closed.
+        if (owner != null && owner.isOfThisThread()) {
+            owner.remove(this);
             scope = null;
         }
         disarm();

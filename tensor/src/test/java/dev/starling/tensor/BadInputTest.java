@@ -145,6 +145,8 @@ class BadInputTest {
                 new Bad(() -> ones(2, 3).add(elsewhere()), Problem.DEVICE, "add", "f32[2, 3]@cpu",
                         "f32[2, 3]@reference", "to(device)"),
                 new Bad(() -> ones(2, 3).matmul(elsewhere().t()), Problem.DEVICE, "matMul", "@reference"),
+                new Bad(() -> ones(6).storage().view(elsewhere().spec(), new long[] {3, 1}, 0), Problem.DEVICE, "view",
+                        "@reference", "is on cpu"),
                 new Bad(() -> ones(2).to(Device.cuda(0)), Problem.DEVICE, "device cuda:0", "starling-cuda"),
                 new Bad(() -> Device.with(Device.of("cpu", 7), () -> ones(2)), Problem.DEVICE, "device cpu:7",
                         "smaller index"));

@@ -3,6 +3,8 @@ package dev.starling.tensor;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -211,6 +213,56 @@ class ScopeTest {
             other.join(10_000);
             assertThat(failure.get()).isNull();
             assertThat(Storage.allocate(spec).address()).isNotEqualTo(Storage.allocate(spec).address());
+        }
+    }
+
+    @Test
+    void ownsTheOthersWhileAnotherThreadClosesSome() throws InterruptedException {
+        int tensors = 20_000;
+        AtomicReferenceArray<Tensor> made = new AtomicReferenceArray<>(tensors);
+        AtomicReference<Throwable> failure = new AtomicReference<>();
+        Thread other = Thread.ofPlatform().daemon().start(() -> {
+            try {
+                for (int i = 0; i < tensors && !Thread.currentThread().isInterrupted(); i += 2) {
+                    Tensor tensor = made.get(i);
+                    for (; tensor == null && !Thread.currentThread().isInterrupted(); tensor = made.get(i)) {
+                        Thread.onSpinWait();
+                    }
+                    tensor.close();
+                }
+            } catch (RuntimeException e) {
+                failure.set(e);
+            }
+        });
+        try (Scope scope = Scope.open()) {
+            for (int i = 0; i < tensors; i++) {
+                made.set(i, Tensor.full(DType.I64, i, 1));
+            }
+            other.join(10_000);
+            assertThat(failure.get()).isNull();
+            for (int i = 1; i < tensors; i += 2) {
+                assertThat(made.get(i).itemLong()).isEqualTo(i);
+            }
+        } finally {
+            other.interrupt();
+        }
+        for (int i = 0; i < tensors; i++) {
+            assertThat(made.get(i).isClosed()).isTrue();
+        }
+    }
+
+    @Test
+    void aSegmentOfReturnedMemoryCannotBeRead() {
+        Tensor tensor = Tensor.ones(5 << 20);
+        MemorySegment all = tensor.segment();
+        MemorySegment part = tensor.narrow(0, 3, 2).readOnlySegment();
+        assertThat(part.byteSize()).isEqualTo(8);
+        assertThat(part.getAtIndex(ValueLayout.JAVA_FLOAT, 1)).isEqualTo(1);
+        tensor.close();
+        Device.cpu().backend().memory().trim();
+        for (MemorySegment each : new MemorySegment[] {all, part}) {
+            assertThatThrownBy(() -> each.getAtIndex(ValueLayout.JAVA_FLOAT, 0))
+                    .isInstanceOf(IllegalStateException.class);
         }
     }
 }

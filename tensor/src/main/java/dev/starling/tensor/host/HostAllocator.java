@@ -6,9 +6,12 @@ import dev.starling.tensor.spi.CachingAllocator;
 import dev.starling.tensor.spi.MemorySource;
 import dev.starling.tensor.spi.MemoryUse;
 import java.lang.foreign.Arena;
-import java.util.HashMap;
-import java.util.Map;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.NavigableMap;
 import java.util.Objects;
+import java.util.concurrent.ConcurrentSkipListMap;
 
 /** Caching allocator of off-heap memory; each request to the system has an arena of its own. */
 public final class HostAllocator implements Allocator {
@@ -24,10 +27,14 @@ public final class HostAllocator implements Allocator {
     private static final long CHECKED_BYTES = 1L << 30;
     private static final HostAllocator SHARED = new HostAllocator();
 
-    private final CachingAllocator cache = new CachingAllocator(new Arenas(), SIZES);
+    private final Arenas source = new Arenas();
+    private final CachingAllocator cache = new CachingAllocator(source, SIZES);
 
     private static final class Arenas implements MemorySource {
-        private final Map<Long, Arena> arenas = new HashMap<>();
+        /** By the address of the memory. */
+        private final NavigableMap<Long, Arena> arenas = new ConcurrentSkipListMap<>();
+        /** Arenas to close: a system call of a thread that still uses a segment of one prevents that. */
+        private final List<Arena> freed = new ArrayList<>();
 
         @Override
         public String name() {
@@ -53,7 +60,17 @@ public final class HostAllocator implements Allocator {
 
         @Override
         public void free(long address) {
-            Objects.requireNonNull(arenas.remove(address)).close();
+            freed.add(Objects.requireNonNull(arenas.remove(address)));
+            freed.removeIf(Arenas::isClosed);
+        }
+
+        private static boolean isClosed(Arena arena) {
+            try {
+                arena.close();
+                return true;
+            } catch (IllegalStateException e) {
+                return false;
+            }
         }
     }
 
@@ -73,6 +90,12 @@ public final class HostAllocator implements Allocator {
     @Override
     public void free(Block block) {
         cache.free(block);
+    }
+
+    /** Returns a block as a segment. Access to it throws an exception once the system has the memory back. */
+    public MemorySegment segment(Block block) {
+        Arena arena = Objects.requireNonNull(source.arenas.floorEntry(block.address())).getValue();
+        return MemorySegment.ofAddress(block.address()).reinterpret(block.capacity(), arena, null);
     }
 
     @Override
