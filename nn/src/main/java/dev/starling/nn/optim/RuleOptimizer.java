@@ -38,6 +38,9 @@ final class RuleOptimizer implements Optimizer {
     private final boolean[] idle;
     private final Map<String, Parameter> state = new LinkedHashMap<>();
     private final List<Parameter[]> stateTensors = new ArrayList<>();
+    /** The updates of a step and their operands, in arrays that the next step uses again. */
+    private Update[] ops = new Update[0];
+    private Tensor[][] operands = new Tensor[0][];
     /**
      * On a device whose memory the host cannot access: finite if the last step's gradients were. Otherwise
      * {@code null}.
@@ -173,9 +176,29 @@ final class RuleOptimizer implements Optimizer {
     }
 
     private void update(@Nullable Tensor guard, Tensor[] gradients, int count) {
-        Update[] ops = new Update[count];
-        // Allocated for each step because a recorder may keep them.
-        Tensor[][] operands = new Tensor[count][2 + stateTensors.size()];
+        if (ops.length != count) {
+            ops = new Update[count];
+            operands = new Tensor[count][2 + stateTensors.size()];
+        }
+        try {
+            fill(gradients);
+            if (operands[0][0].device().backend().hostVisible()) {
+                requireFinite(gradients);
+                Tensor.applyAll(ops, operands, guard);
+            } else {
+                try (Scope scope = Scope.open("guard")) {
+                    Tensor.applyAll(ops, operands, combineGuard(operands, guard, gradients));
+                }
+            }
+        } finally {
+            // The gradients of a step without a scope live as long as they are reachable.
+            for (Tensor[] each : operands) {
+                Arrays.fill(each, null);
+            }
+        }
+    }
+
+    private void fill(Tensor[] gradients) {
         for (int i = 0, n = 0; i < gradients.length; i++) {
             if (changes(i, gradients)) {
                 convertState(i);
@@ -187,14 +210,6 @@ final class RuleOptimizer implements Optimizer {
                 for (int k = 0; k < stateTensors.size(); k++) {
                     each[2 + k] = stateTensors.get(k)[i].value();
                 }
-            }
-        }
-        if (operands[0][0].device().backend().hostVisible()) {
-            requireFinite(gradients);
-            Tensor.applyAll(ops, operands, guard);
-        } else {
-            try (Scope scope = Scope.open("guard")) {
-                Tensor.applyAll(ops, operands, combineGuard(operands, guard, gradients));
             }
         }
     }

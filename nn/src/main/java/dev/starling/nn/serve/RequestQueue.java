@@ -8,12 +8,13 @@ import java.util.concurrent.locks.ReentrantLock;
 
 /** The requests that wait for a batch. Any number of threads add requests, one takes them. */
 final class RequestQueue {
-    /** Fair, because callers that are refused and try again at once would keep the taking thread from an unfair one. */
-    private final ReentrantLock lock = new ReentrantLock(true);
+    private final ReentrantLock lock = new ReentrantLock();
     private final Condition arrived = lock.newCondition();
     private final ArrayDeque<Request> waiting = new ArrayDeque<>();
     private final int capacity;
-    private boolean closed;
+    /** The number of waiting requests, which changes with the lock held. */
+    private volatile int count;
+    private volatile boolean closed;
 
     RequestQueue(int capacity) {
         this.capacity = capacity;
@@ -21,17 +22,26 @@ final class RequestQueue {
 
     /** Adds a request, without waiting. */
     void add(Request request) {
+        if (!tryAdd(request)) {
+            throw closed ? closedException() : new PredictionException(Reason.REFUSED, "maxQueue " + capacity
+                    + " is reached: that many requests wait; retry later, or serve with more threads or processes");
+        }
+    }
+
+    private boolean tryAdd(Request request) {
+        // Callers that are refused and try again at once would keep the taking thread from the lock.
+        if (closed || count >= capacity) {
+            return false;
+        }
         lock.lock();
         try {
-            if (closed) {
-                throw closedException();
-            }
-            if (waiting.size() >= capacity) {
-                throw new PredictionException(Reason.REFUSED, "maxQueue " + capacity
-                        + " is reached: that many requests wait; retry later, or serve with more threads or processes");
+            if (closed || count >= capacity) {
+                return false;
             }
             waiting.add(request);
+            count = waiting.size();
             arrived.signal();
+            return true;
         } finally {
             lock.unlock();
         }
@@ -42,6 +52,7 @@ final class RequestQueue {
         lock.lock();
         try {
             waiting.remove(request);
+            count = waiting.size();
         } finally {
             lock.unlock();
         }
@@ -74,6 +85,7 @@ final class RequestQueue {
                     batch.add(next);
                 }
             }
+            count = waiting.size();
             return true;
         } finally {
             lock.unlock();
