@@ -9,6 +9,7 @@ import java.nio.channels.FileChannel;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
@@ -20,6 +21,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
+import java.util.SequencedMap;
 import java.util.function.Predicate;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -77,6 +79,10 @@ public final class Checkpoint {
             Parts parts) {
         String name = String.format(Locale.ROOT, "step-%010d", step);
         Path manifest = directory.resolve(name + ".json");
+        if (stepOf(manifest) < 0) {
+            throw new CheckpointException(manifest, "would not be found again: a step is from 0 to 10^18 - 1, got "
+                    + step, "count steps from 0", null);
+        }
         Path partial = AtomicFile.temporary(directory.resolve(name + ".safetensors"));
         try {
             Files.createDirectories(directory);
@@ -200,61 +206,79 @@ public final class Checkpoint {
     // ---- loading ----
 
     /**
-     * Returns the checkpoint of the highest step in a directory, if there is one, after verifying its checksum.
+     * Returns the checkpoint of the highest step in a directory, if there is one, after verifying its checksum. A run
+     * may save and prune checkpoints meanwhile.
      *
      * @throws CheckpointException if it is damaged
      */
     public static Optional<Checkpoint> latest(Path directory) {
         List<Path> manifests = manifests(directory);
-        return manifests.isEmpty() ? Optional.empty() : Optional.of(open(manifests.getLast()));
+        while (!manifests.isEmpty()) {
+            try {
+                return Optional.of(open(manifests.getLast()));
+            } catch (CheckpointException e) {
+                if (Files.exists(manifests.getLast(), LinkOption.NOFOLLOW_LINKS)) {
+                    throw e;
+                }
+                // Another thread or process has pruned it after it saved a later one.
+                manifests = manifests(directory);
+            }
+        }
+        return Optional.empty();
     }
 
     /**
      * Returns the intact checkpoint of the highest step in a directory, if there is any checkpoint. The manifests of
      * damaged checkpoints above it are renamed to {@code step-N.json.damaged}, with a warning in the log. The contents
-     * of {@link #parts} are not verified.
+     * of {@link #parts} are not verified. A run may save and prune checkpoints meanwhile.
      *
      * @throws CheckpointException if all are damaged, or one cannot be read for another reason; no file is renamed then
      */
     public static Optional<Checkpoint> latestIntact(Path directory) {
-        List<CheckpointException> damages = new ArrayList<>();
-        for (Path manifest : manifests(directory).reversed()) {
-            try {
-                Checkpoint found = open(manifest);
-                setAside(manifests(directory), found.step, damages);
-                return Optional.of(found);
-            } catch (CheckpointException e) {
-                if (e.getCause() instanceof IOException && !(e.getCause() instanceof NoSuchFileException
-                        || e.getCause() instanceof CharacterCodingException)) {
-                    throw e;
+        SequencedMap<Path, CheckpointException> damages = new LinkedHashMap<>();
+        List<Path> manifests = manifests(directory);
+        while (!manifests.isEmpty()) {
+            for (Path manifest : manifests.reversed()) {
+                try {
+                    Checkpoint found = open(manifest);
+                    setAside(damages, found.step);
+                    return Optional.of(found);
+                } catch (CheckpointException e) {
+                    if (e.getCause() instanceof IOException && !(e.getCause() instanceof NoSuchFileException
+                            || e.getCause() instanceof CharacterCodingException)) {
+                        throw e;
+                    }
+                    damages.put(manifest, e);
                 }
-                damages.add(e);
             }
+            damages.keySet().removeIf(manifest -> !Files.exists(manifest, LinkOption.NOFOLLOW_LINKS));
+            if (damages.size() == manifests.size()) {
+                CheckpointException latest = damages.firstEntry().getValue();
+                throw new CheckpointException(directory, "has no intact checkpoint; the latest, " + latest.path() + ", "
+                        + latest.problem(), "restore it, or start from the beginning", latest);
+            }
+            // Another thread or process has pruned some after it saved later ones.
+            damages.clear();
+            manifests = manifests(directory);
         }
-        if (damages.isEmpty()) {
-            return Optional.empty();
-        }
-        CheckpointException latest = damages.getFirst();
-        throw new CheckpointException(directory, "has no intact checkpoint; the latest, " + latest.path() + ", "
-                + latest.problem(), "restore it, or start from the beginning", latest);
+        return Optional.empty();
     }
 
-    /** Renames the manifests of steps above an intact one, so that they do not count as the latest checkpoints. */
-    private static void setAside(List<Path> manifests, long intact, List<CheckpointException> damages) {
-        for (CheckpointException damage : damages) {
-            LOG.log(Level.WARNING, "{0}; resuming from step {1} instead", damage.getMessage(), Long.toString(intact));
-        }
-        for (Path manifest : manifests) {
-            if (stepOf(manifest) > intact) {
-                try {
-                    Files.move(manifest, manifest.resolveSibling(manifest.getFileName() + ".damaged"),
-                            StandardCopyOption.REPLACE_EXISTING);
-                } catch (IOException e) {
-                    throw new CheckpointException(manifest, "is damaged and cannot be renamed: " + e,
-                            "check the permissions of its directory", e);
-                }
+    /** Renames manifests of damaged checkpoints, so that they do not count as the latest checkpoints. */
+    private static void setAside(Map<Path, CheckpointException> damages, long intact) {
+        damages.forEach((manifest, damage) -> {
+            try {
+                Files.move(manifest, manifest.resolveSibling(manifest.getFileName() + ".damaged"),
+                        StandardCopyOption.REPLACE_EXISTING);
+                LOG.log(Level.WARNING, "{0}; resuming from step {1} instead", damage.getMessage(),
+                        Long.toString(intact));
+            } catch (NoSuchFileException e) {
+                // Another thread or process has pruned or renamed it.
+            } catch (IOException e) {
+                throw new CheckpointException(manifest, "is damaged and cannot be renamed: " + e,
+                        "check the permissions of its directory", e);
             }
-        }
+        });
     }
 
     /**

@@ -1,6 +1,8 @@
 package dev.starling.nn.checkpoint;
 
 import dev.starling.errors.StarlingException;
+import java.nio.channels.ClosedByInterruptException;
+import java.nio.channels.ClosedChannelException;
 import java.nio.file.Path;
 import org.jspecify.annotations.Nullable;
 
@@ -24,7 +26,7 @@ public final class CheckpointException extends StarlingException {
      * @param cause the underlying failure, or {@code null}
      */
     public CheckpointException(Path path, String problem, String remedy, @Nullable Throwable cause) {
-        this(path, path.toString(), problem, remedy, cause);
+        this(path, path.toString(), problem, remedyOf(cause, remedy), cause);
     }
 
     private CheckpointException(@Nullable Path path, String name, String problem, String remedy,
@@ -38,6 +40,14 @@ public final class CheckpointException extends StarlingException {
     /** Returns an exception about tensors that are not in a file. */
     static CheckpointException inMemory(String problem, String remedy, @Nullable Throwable cause) {
         return new CheckpointException(null, "tensors in memory", problem, remedy, cause);
+    }
+
+    /** A file is not to be replaced or deleted because this process closed it. */
+    private static String remedyOf(@Nullable Throwable cause, String otherwise) {
+        if (cause instanceof ClosedByInterruptException) {
+            return "the thread is interrupted: use one that is not; existing files are intact";
+        }
+        return cause instanceof ClosedChannelException ? "keep the file open while it is read" : otherwise;
     }
 
     /** Returns the file or directory concerned, or {@code null} if there is none or after deserialisation. */

@@ -158,6 +158,7 @@ public final class SafeTensors implements AutoCloseable {
         Map<String, SafeTensorsHeader.Entry> entries = new LinkedHashMap<>();
         long at = 0;
         for (Map.Entry<String, Parameter> tensor : ordered) {
+            SafeTensorsHeader.requireName(tensor.getKey());
             Spec spec = tensor.getValue().value().spec();
             entries.put(tensor.getKey(),
                     new SafeTensorsHeader.Entry(spec.dtype(), spec.shape(), at, at + spec.bytes()));

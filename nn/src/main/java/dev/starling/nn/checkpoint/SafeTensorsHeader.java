@@ -2,6 +2,7 @@ package dev.starling.nn.checkpoint;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Shape;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.LinkedHashMap;
@@ -19,6 +20,7 @@ import java.util.stream.Stream;
  */
 record SafeTensorsHeader(Map<String, String> metadata, Map<String, Entry> entries) {
     private static final String METADATA = "__metadata__";
+    private static final long MAX_BYTES = Long.MAX_VALUE >> 4;
 
     /**
      * The location of a tensor.
@@ -83,8 +85,8 @@ record SafeTensorsHeader(Map<String, String> metadata, Map<String, Entry> entrie
                 throw new Json.JsonException("tensor \"" + name + "\" has a size that is not a number");
             }
             sizes[i] = size;
-            // A well-formed file has no sizes whose product overflows, even if another size is 0.
-            if (Math.multiplyHigh(bytes, Math.max(1, size)) != 0 || bytes * Math.max(1, size) < 0) {
+            // A well-formed file has no sizes of which tensors refuse the product, even if another size is 0.
+            if (size > MAX_BYTES / bytes) {
                 throw new Json.JsonException("tensor \"" + name + "\" is too large: " + dims);
             }
             bytes *= Math.max(1, size);
@@ -109,6 +111,15 @@ record SafeTensorsHeader(Map<String, String> metadata, Map<String, Entry> entrie
         }
         if (end != dataBytes) {
             throw new Json.JsonException((dataBytes - end) + " bytes do not belong to any tensor");
+        }
+    }
+
+    /** Refuses the name of a tensor that a file cannot contain. */
+    static void requireName(String name) {
+        if (name.equals(METADATA) || !StandardCharsets.UTF_8.newEncoder().canEncode(name)) {
+            throw CheckpointException.inMemory("a file cannot contain a tensor of the name " + Json.quoted(name)
+                    + ", which " + (name.equals(METADATA) ? "the format reserves" : "is not valid Unicode"),
+                    "give the layer or parameter another name in visit()", null);
         }
     }
 

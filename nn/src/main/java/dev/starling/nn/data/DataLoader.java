@@ -305,7 +305,8 @@ public final class DataLoader implements AutoCloseable {
         @Override
         public Batch next() {
             if (!hasNext()) {
-                throw new NoSuchElementException("the epoch is over");
+                throw new NoSuchElementException(this == current ? "the epoch is over" : "another pass over the data "
+                        + "of this loader has begun, which ends this one; use a loader of its own for each");
             }
             if (closed) {
                 throw LoadException.ofClosed(null);

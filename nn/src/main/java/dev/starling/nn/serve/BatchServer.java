@@ -131,6 +131,7 @@ final class BatchServer<M extends Module> implements AutoCloseable {
 
     /** Replaces the model between two batches; returns the old one. */
     M swap(M fresh) {
+        requireOtherThread("swap");
         BatchedModel next = new BatchedModel(forward.apply(fresh), fresh.device(), examples, settings.maxBatch());
         try {
             if (!next.outputs().equals(outputs)) {
@@ -156,6 +157,14 @@ final class BatchServer<M extends Module> implements AutoCloseable {
         }
     }
 
+    /** Refuses a call of the model, which runs in the batch that the call would have to wait for. */
+    private void requireOtherThread(String operation) {
+        if (Thread.currentThread() == thread) {
+            throw TensorException.argument("predictor", "the model calls " + operation + "() of the predictor that "
+                    + "waits for its result", "call it on another thread");
+        }
+    }
+
     PredictorStats stats() {
         return new PredictorStats(answered.sum(), refused.sum(), timedOut.sum(), failed.sum(), batches.sum(),
                 latencies.quantile(0.5), latencies.quantile(0.99), latencies.quantile(1));
@@ -164,6 +173,7 @@ final class BatchServer<M extends Module> implements AutoCloseable {
     /** Answers the requests that wait, stops the thread and frees the memory. */
     @Override
     public void close() {
+        requireOtherThread("close");
         queue.close();
         boolean interrupted = false;
         long deadline = System.nanoTime() + CLOSE_NANOS + Math.min(TimeUnit.NANOSECONDS.convert(settings.timeout()),
@@ -226,7 +236,7 @@ final class BatchServer<M extends Module> implements AutoCloseable {
                     batch.get(i).answer(rows.row(i));
                 }
             });
-        } catch (RuntimeException | Error e) {
+        } catch (Throwable e) { // A model in another language may throw a checked exception.
             if (batch.size() == 1) {
                 batch.getFirst().fail(e);
             } else {
@@ -241,7 +251,7 @@ final class BatchServer<M extends Module> implements AutoCloseable {
             batched.inputs().copy(i, 0);
             try {
                 batched.run(1, rows -> request.answer(rows.row(0)));
-            } catch (RuntimeException | Error e) {
+            } catch (Throwable e) {
                 request.fail(e);
             }
         }

@@ -61,7 +61,7 @@ final class BatchedModel implements AutoCloseable {
                     return null;
                 });
             }
-        } catch (RuntimeException | Error e) {
+        } catch (Throwable e) {
             close();
             throw e;
         }

@@ -21,12 +21,16 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 class CheckpointTest {
     @TempDir
@@ -89,6 +93,16 @@ class CheckpointTest {
         Checkpoint.prune(directory, 1);
         assertRestores(4, 5, 6);
         assertThat(directory.toFile().list()).hasSize(2);
+    }
+
+    @ParameterizedTest
+    @ValueSource(longs = {-1, Long.MIN_VALUE, 1_000_000_000_000_000_000L})
+    void refusesAStepThatItWouldNotFind(long step) {
+        assertThatThrownBy(() -> Checkpoint.save(directory, step, Map.of("w", weight), Map.of()))
+                .isInstanceOf(CheckpointException.class).hasMessageContaining("got " + step);
+        assertThat(directory).isEmptyDirectory();
+        Checkpoint.save(directory, 999_999_999_999_999_999L, Map.of("w", weight), Map.of());
+        assertThat(Checkpoint.latest(directory).orElseThrow().step()).isEqualTo(999_999_999_999_999_999L);
     }
 
     @Test
@@ -283,6 +297,31 @@ class CheckpointTest {
         assertRestores(2, 0, 0);
         assertThat(directory.resolve("step-0000000003.json.damaged")).exists();
         assertThat(directory.resolve("step-0000000004.json.damaged")).exists();
+    }
+
+    @Test
+    void findsACheckpointAtAnyTimeWhileARunSavesAndPrunes() throws Exception {
+        Checkpoint.save(directory, 1, Map.of("w", weight), Map.of());
+        FutureTask<Void> saving = new FutureTask<>(() -> {
+            for (int step = 2; step <= 60; step++) {
+                Checkpoint.save(directory, step, Map.of("w", weight), Map.of());
+                Checkpoint.prune(directory, 1, step);
+            }
+            return null;
+        });
+        Thread.ofPlatform().daemon().start(saving);
+        long before = 0;
+        while (!saving.isDone()) {
+            long latest = Checkpoint.latest(directory).orElseThrow().step();
+            long intact = Checkpoint.latestIntact(directory).orElseThrow().step();
+            assertThat(latest).isBetween(before, intact);
+            before = intact;
+        }
+        saving.get(1, TimeUnit.MINUTES);
+        try (Stream<Path> files = Files.list(directory)) {
+            assertThat(files).hasSize(2).noneMatch(file -> file.toString().endsWith(".damaged"));
+        }
+        assertThat(Checkpoint.latestIntact(directory).orElseThrow().step()).isEqualTo(60);
     }
 
     @Test

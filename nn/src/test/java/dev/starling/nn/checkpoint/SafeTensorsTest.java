@@ -23,6 +23,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
+import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -87,6 +88,42 @@ class SafeTensorsTest {
         assertThat(bytes.getFloat(8 + header)).isEqualTo(1);
         assertThat(bytes.getFloat(12 + header)).isEqualTo(-2);
         assertThat(bytes.array()).hasSize(8 + header + 11).endsWith(1, 0, 1);
+    }
+
+    /** The first is the key of the texts; the second would be written as "?". */
+    @ParameterizedTest
+    @ValueSource(strings = {"__metadata__", "half of a pair: \ud83d"})
+    void refusesToWriteANameThatItWouldNotRead(String name) {
+        try (Parameter weight = Parameter.of(Tensor.of(new float[] {1, 2}))) {
+            assertThatThrownBy(() -> SafeTensors.bytes(Map.of(name, weight), Map.of()))
+                    .isInstanceOf(CheckpointException.class).hasMessageContaining(Json.quoted(name))
+                    .hasMessageContaining("another name");
+            assertThatThrownBy(() -> SafeTensors.write(directory.resolve("t"), Map.of(name, weight), Map.of()))
+                    .isInstanceOf(CheckpointException.class).hasMessageContaining(Json.quoted(name));
+            assertThat(directory).isEmptyDirectory();
+        }
+    }
+
+    /** A user would replace or delete an intact file. */
+    @Test
+    void doesNotBlameTheFileIfTheThreadIsInterruptedOrTheFileClosed() {
+        Path path = directory.resolve("t.safetensors");
+        try (Scope scope = Scope.open(); Parameter weight = Parameter.of(Tensor.of(new float[] {1, 2}))) {
+            Map<String, Parameter> tensors = Map.of("w", weight);
+            SafeTensors.write(path, tensors, Map.of());
+            SafeTensors closed = SafeTensors.open(path);
+            closed.close();
+            assertThatThrownBy(() -> closed.tensor("w")).isInstanceOf(CheckpointException.class)
+                    .hasMessageContaining("keep the file open").hasMessageNotContaining("replace");
+            Path manifest = Checkpoint.save(directory, 1, tensors, Map.of());
+            for (ThrowingCallable use : List.<ThrowingCallable>of(() -> SafeTensors.open(path),
+                    () -> SafeTensors.write(path, tensors, Map.of()), () -> Checkpoint.open(manifest))) {
+                Thread.currentThread().interrupt();
+                assertThatThrownBy(use).isInstanceOf(CheckpointException.class)
+                        .hasMessageContaining("the thread is interrupted").hasMessageNotContaining("delete");
+                assertThat(Thread.interrupted()).isTrue();
+            }
+        }
     }
 
     @Test
@@ -182,6 +219,8 @@ class SafeTensorsTest {
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],\"x\":1}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387906],\"data_offsets\":[0,8]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296,0],\"data_offsets\":[0,0]}}",
+        "{\"a\":{\"dtype\":\"U8\",\"shape\":[0,9223372036854775807],\"data_offsets\":[0,0]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1152921504606846976,0],\"data_offsets\":[0,0]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[99999999999999999999],\"data_offsets\":[0,8]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2],\"data_offsets\":[0,8]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}",

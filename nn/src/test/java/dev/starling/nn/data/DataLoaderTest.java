@@ -16,6 +16,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
+import java.util.NoSuchElementException;
 import java.util.Random;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -151,6 +152,8 @@ class DataLoaderTest {
                 }
                 assertThat(loader.epoch(i + 1).iterator().next().epoch()).isEqualTo(i + 1);
                 assertThat(epoch.hasNext()).isFalse();
+                assertThatThrownBy(epoch::next).isInstanceOf(NoSuchElementException.class)
+                        .hasMessageContaining("another pass over the data of this loader has begun");
             }
             Iterable<Batch> ended = loader.epoch(50);
             Iterable<Batch> started = loader.epoch(51);

@@ -20,6 +20,7 @@ import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.spi.MemoryUse;
+import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.time.temporal.ChronoUnit;
@@ -35,6 +36,7 @@ import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -420,6 +422,57 @@ class PredictorTest {
             Future<float[]> bad = threads.submit(() -> predictor.predict(new float[] {13}));
             assertThat(reason(bad)).isEqualTo(Reason.FAILED);
             assertThat(good.get(30, TimeUnit.SECONDS)).containsExactly(8);
+        }
+    }
+
+    /** Kotlin and Scala do not declare checked exceptions. */
+    @Test
+    void failsOnlyTheExampleForWhichTheModelThrowsACheckedException() throws Exception {
+        Layer model = x -> {
+            for (float number : x.toFloats()) {
+                if (number == 13) {
+                    throwUnchecked(new IOException("there is no such number"));
+                }
+            }
+            return x.mul(2);
+        };
+        try (Predictor predictor = Predictor.of(model, 1).maxBatch(2).maxDelay(Duration.ofSeconds(20)).build();
+                ExecutorService threads = Executors.newFixedThreadPool(2)) {
+            Future<float[]> good = threads.submit(() -> predictor.predict(new float[] {4}));
+            Future<float[]> bad = threads.submit(() -> predictor.predict(new float[] {13}));
+            assertThat(reason(bad)).isEqualTo(Reason.FAILED);
+            assertThat(good.get(30, TimeUnit.SECONDS)).containsExactly(8);
+        }
+    }
+
+    @SuppressWarnings("unchecked")
+    private static <E extends Exception> void throwUnchecked(Exception e) throws E {
+        throw (E) e;
+    }
+
+    /** Two requests make one batch, because it waits for them; for one the model calls its own predictor. */
+    @Test
+    void failsOnlyTheExampleForWhichTheModelClosesOrSwapsItself() throws Exception {
+        AtomicReference<Predictor> own = new AtomicReference<>();
+        Layer model = x -> {
+            for (float number : x.toFloats()) {
+                if (number == 13) {
+                    own.get().swap(y -> y.mul(3));
+                } else if (number == 14) {
+                    own.get().close();
+                }
+            }
+            return x.mul(2);
+        };
+        try (Predictor predictor = Predictor.of(model, 1).maxBatch(2).maxDelay(Duration.ofSeconds(20)).build();
+                ExecutorService threads = Executors.newFixedThreadPool(2)) {
+            own.set(predictor);
+            for (float forbidden : new float[] {13, 14}) {
+                Future<float[]> good = threads.submit(() -> predictor.predict(new float[] {4}));
+                Future<float[]> bad = threads.submit(() -> predictor.predict(new float[] {forbidden}));
+                assertThat(good.get(30, TimeUnit.SECONDS)).containsExactly(8);
+                assertThatThrownBy(() -> bad.get(30, TimeUnit.SECONDS)).hasMessageContaining("on another thread");
+            }
         }
     }
 
