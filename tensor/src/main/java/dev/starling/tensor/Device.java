@@ -174,7 +174,8 @@ public final class Device {
         throw new TensorException(TensorException.Problem.DEVICE, "device " + this, List.of(),
                 "no backend of type " + type + " is on the class path", isOwn()
                         ? "merge the files META-INF/services/" + BackendProvider.class.getName() + " of all jars where "
-                        + "they are merged into one" : "add dev.starling:starling-" + type);
+                        + "they are merged into one" : type.equals("cuda") ? "add dev.starling:starling-cuda"
+                        : "use cpu, cuda or reference, or add the jar with this backend");
     }
 
     /** Returns whether the backend is part of the same jar as this class. */

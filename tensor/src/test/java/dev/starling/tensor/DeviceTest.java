@@ -56,6 +56,13 @@ class DeviceTest {
     }
 
     @Test
+    void namesOnlyArtifactsThatExistForATypeWithoutBackend() {
+        assertThatThrownBy(() -> Device.of("cuda", 0).backend()).hasMessageContaining("add dev.starling:starling-cuda");
+        assertThatThrownBy(() -> Device.of("gpu", 0).backend()).hasMessageContaining("no backend of type gpu")
+                .hasMessageContaining("use cpu, cuda or reference").hasMessageNotContaining("starling-gpu");
+    }
+
+    @Test
     void saysWhatIsMissingInAJarThatWasMergedWithoutServices() throws Exception {
         List<URL> places = new ArrayList<>();
         for (String place : CLASS_PATH.split(File.pathSeparator)) {

@@ -3,6 +3,7 @@ package dev.starling.nn.checkpoint;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
@@ -77,9 +78,17 @@ final class AtomicFile {
     /**
      * Renames a complete file and forces the directory to disk where the system can, so that the new name survives a
      * crash.
+     *
+     * @throws CheckpointException if the file is missing: another process, such as a second run that prunes the same
+     *     directory, has deleted it
      */
     static void moveInto(Path temporary, Path path) throws IOException {
-        Files.move(temporary, path, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+        try {
+            Files.move(temporary, path, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+        } catch (NoSuchFileException e) {
+            throw new CheckpointException(path, "cannot be written: another process has deleted "
+                    + temporary.getFileName() + " before it was renamed", "give each run a directory of its own", e);
+        }
         if (FORCES_DIRECTORIES) {
             try (FileChannel directory = FileChannel.open(path.toAbsolutePath().getParent(), StandardOpenOption.READ)) {
                 directory.force(true);

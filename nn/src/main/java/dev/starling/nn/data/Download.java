@@ -7,6 +7,7 @@ import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
+import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
@@ -185,7 +186,9 @@ public record Download(List<URI> mirrors, long lengthBytes, String sha256) {
     private static String reason(Throwable e) {
         String name = e.getClass().getSimpleName();
         if (e.getMessage() != null) {
-            return e instanceof ConnectException ? name + ": " + e.getMessage() : e.getMessage();
+            // The message of these exceptions is a name only: of a host, or of a file.
+            return e instanceof ConnectException || e instanceof FileSystemException ? name + ": " + e.getMessage()
+                    : e.getMessage();
         }
         return e.getCause() == null ? name : name + " (" + reason(e.getCause()) + ")";
     }

@@ -228,6 +228,19 @@ class CheckpointTest {
                 present, at, at + 8) + writesFromNow) + ".tmp");
     }
 
+    /** A second run with the same directory prunes what it takes for the remains of a failed save. */
+    @Test
+    void attributesADeletedDraftToAnotherRun() {
+        Path manifest = directory.resolve("step-0000000001.json");
+        assertThatThrownBy(() -> AtomicFile.write(manifest, sink -> {
+            Checkpoint.save(directory, 2, Map.of("w", weight), Map.of());
+            Checkpoint.prune(directory, 2, 2);
+        })).isInstanceOf(CheckpointException.class).hasMessageContaining(manifest.toString())
+                .hasMessageContaining("another process has deleted " + manifest.getFileName())
+                .hasMessageEndingWith("give each run a directory of its own");
+        assertRestores(1, 2, 3);
+    }
+
     @Test
     void keepsThePreviousCheckpointOnAFullDisk() throws IOException {
         Path full = Path.of("/dev/full");

@@ -85,6 +85,13 @@ class DownloadTest {
     }
 
     @Test
+    void namesTheProblemOfADirectoryThatCannotBeMade() throws Exception {
+        Path file = Files.writeString(dir.resolve("file"), "not a directory");
+        assertThatThrownBy(() -> download("/good").to(file.resolve("target"), LONG, (received, total) -> { }))
+            .isInstanceOf(DataException.class).hasMessageContaining("/good: FileAlreadyExistsException: " + file);
+    }
+
+    @Test
     void replacesAnOldFile() throws Exception {
         Path target = Files.writeString(dir.resolve("file"), "old");
         download("/good").to(target, LONG, (received, total) -> { });
