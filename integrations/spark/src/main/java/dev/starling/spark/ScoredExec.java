@@ -111,6 +111,12 @@ final class ScoredExec extends SparkPlan {
         private final Iterator<InternalRow> rows;
         private final RowName name;
         private final List<InternalRow> batch = new ArrayList<>(MAX_BATCH_ROWS);
+        /** The part of a file from which each row of the batch comes. */
+        private final List<InputBlock> blocks = new ArrayList<>(MAX_BATCH_ROWS);
+        /** The part that the rows are read from. */
+        private InputBlock reading = InputBlock.current();
+        /** The part that Spark's functions see. */
+        private InputBlock shown = reading;
         private final GenericInternalRow added;
         private final JoinedRow joined = new JoinedRow();
         private Layer layer;
@@ -148,10 +154,14 @@ final class ScoredExec extends SparkPlan {
             if (next < batch.size()) {
                 return true;
             }
+            show(reading);
             if (!rows.hasNext()) {
+                reading = InputBlock.current();
+                shown = reading;
                 return false;
             }
             batch.clear();
+            blocks.clear();
             scorer.clear();
             next = 0;
             long held = 0;
@@ -166,10 +176,23 @@ final class ScoredExec extends SparkPlan {
                 InternalRow copy = row.copy();
                 held += copy instanceof UnsafeRow unsafe ? unsafe.getSizeInBytes() : 0;
                 batch.add(copy);
+                InputBlock block = InputBlock.current();
+                reading = block.equals(reading) ? reading : block;
+                blocks.add(reading);
                 name.row++;
             }
+            reading = InputBlock.current();
+            shown = reading;
             scorer.compute(layer);
             return true;
+        }
+
+        /** Makes Spark's functions see the part of a file that a row comes from, not that of the row read last. */
+        private void show(InputBlock block) {
+            if (block != shown) {
+                block.restore();
+                shown = block;
+            }
         }
 
         @Override
@@ -180,6 +203,7 @@ final class ScoredExec extends SparkPlan {
             for (int i = 0; i < kinds; i++) {
                 added.update(i, scorer.result(next, i));
             }
+            show(blocks.get(next));
             return whole.apply(joined.apply(batch.get(next++), added));
         }
     }

@@ -15,15 +15,18 @@ import org.apache.spark.sql.catalyst.InternalRow;
 
 /** Collects the inputs of a batch of rows and scores them together. Confined to one thread. */
 final class Scorer {
+    private static final long ALIGNMENT = 64;
+
     private final ScoredModel model;
     private final Columns columns;
     private final Output.Kind[] kinds;
     private final RowReader reader;
-    private final MemorySegment input;
     private final long rowBytes;
     /** The index of each row's input in the batch; -1 if the row has none, and its results are null. */
     private final int[] slots;
     private final Object[][] results;
+    /** Grows with the batch: only the garbage collector frees it, and many tasks have few rows. */
+    private MemorySegment input;
     private int rows;
     private int used;
 
@@ -39,9 +42,13 @@ final class Scorer {
         this.kinds = kinds.toArray(Output.Kind[]::new);
         reader = new RowReader(columns);
         rowBytes = RowReader.bytes(columns);
-        input = Arena.ofAuto().allocate(rowBytes * capacity, 64);
+        input = allocate(1);
         slots = new int[capacity];
         results = new Object[this.kinds.length][];
+    }
+
+    private MemorySegment allocate(int count) {
+        return Arena.ofAuto().allocate(rowBytes * count, ALIGNMENT);
     }
 
     void clear() {
@@ -66,6 +73,9 @@ final class Scorer {
     void add(InternalRow row, int[] places, RowName name) {
         int slot = -1;
         if (!model.nullForNull() || !hasNull(row, places)) {
+            if ((used + 1) * rowBytes > input.byteSize()) {
+                input = allocate(Math.min(2 * used, slots.length)).copyFrom(input);
+            }
             try {
                 reader.read(row, places, input, used * rowBytes, name);
                 slot = used++;

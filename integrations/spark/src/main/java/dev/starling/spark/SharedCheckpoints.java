@@ -12,13 +12,9 @@ import java.util.Set;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.ChecksumFileSystem;
-import org.apache.hadoop.fs.FileContext;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
-import org.apache.hadoop.fs.Options;
 import org.apache.hadoop.fs.Path;
-import org.apache.hadoop.fs.UnsupportedFileSystemException;
 
 /**
  * Copies checkpoints between a local directory, where Starling writes them, and a directory of a Hadoop file system,
@@ -109,9 +105,9 @@ final class SharedCheckpoints {
                     Path target = new Path(remote, name);
                     shared.copyFromLocalFile(false, true, new Path(local.resolve(name).toUri()), draft);
                     if (present.contains(name)) {
-                        replace(target, draft);
+                        SharedFiles.replace(shared, draft, target);
                     } else {
-                        rename(draft, target);
+                        SharedFiles.rename(shared, draft, target);
                     }
                 }
             }
@@ -123,27 +119,6 @@ final class SharedCheckpoints {
             }
         } catch (IOException e) {
             throw failed("be written", e);
-        }
-    }
-
-    /** Replaces a manifest in one step, where the file system can do so: otherwise it is missing for a moment. */
-    private void replace(Path target, Path draft) throws IOException {
-        if (shared instanceof ChecksumFileSystem sums) {
-            // The checksum of the old manifest would make the new one unreadable until its own is renamed too.
-            sums.getRawFileSystem().delete(sums.getChecksumFile(target), false);
-        }
-        try {
-            FileContext.getFileContext(shared.getUri(), shared.getConf()).rename(shared.makeQualified(draft),
-                    shared.makeQualified(target), Options.Rename.OVERWRITE);
-        } catch (UnsupportedFileSystemException e) {
-            shared.delete(target, false);
-            rename(draft, target);
-        }
-    }
-
-    private void rename(Path draft, Path target) throws IOException {
-        if (!shared.rename(draft, target)) {
-            throw new IOException("cannot rename " + draft + " to " + target);
         }
     }
 

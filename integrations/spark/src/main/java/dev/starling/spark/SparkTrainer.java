@@ -21,6 +21,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.UUID;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Consumer;
 import org.apache.spark.SparkContext;
@@ -374,7 +375,8 @@ public final class SparkTrainer {
     }
 
     private RDD<InternalRow> moved(Dataset<Row> selected, org.apache.spark.sql.Column task, int tasks) {
-        String id = "starling_worker";
+        // A name that no column of the application has: else this would replace that column.
+        String id = "worker-" + UUID.randomUUID();
         Dataset<Row> moved = selected.withColumn(id, task).repartitionById(tasks, functions.col(id)).drop(id);
         return elastic ? readableAgain(moved) : SparkColumns.rows(moved);
     }

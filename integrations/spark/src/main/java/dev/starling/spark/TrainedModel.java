@@ -16,7 +16,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.UUID;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.SparkContext;
 import org.apache.spark.broadcast.Broadcast;
@@ -86,13 +88,31 @@ public final class TrainedModel {
         }
     }
 
-    /** Writes a file of any Hadoop file system; replaces an existing one. */
+    /**
+     * Writes a file of any Hadoop file system; replaces an existing one.
+     *
+     * @throws UncheckedIOException if it cannot be written; an existing file is then as it was
+     */
     public void save(String address, Configuration hadoop) {
         Path path = new Path(address);
-        try (OutputStream out = path.getFileSystem(hadoop).create(path, true)) {
-            out.write(weights);
+        Path draft = path.suffix("." + UUID.randomUUID());
+        try {
+            FileSystem files = path.getFileSystem(hadoop);
+            try {
+                write(files, draft);
+                SharedFiles.replace(files, draft, path);
+            } catch (IOException e) {
+                files.delete(draft, false);
+                throw e;
+            }
         } catch (IOException e) {
             throw new UncheckedIOException("the model " + address + " cannot be written: " + e.getMessage(), e);
+        }
+    }
+
+    private void write(FileSystem files, Path path) throws IOException {
+        try (OutputStream out = files.create(path, true)) {
+            out.write(weights);
         }
     }
 

@@ -100,6 +100,15 @@ class SparkTrainerTest {
         }
     }
 
+    @Test
+    void readsAColumnOfAnyNameWhereRowsMove() {
+        Dataset<Row> points = SharedSession.get().range(0, 200, 1, 1).selectExpr(
+                "array(float(id % 7), float(id % 5)) as point", "cast(id % 2 as int) as label");
+        double loss = trainer().workers(2).epochs(1).fit(points).epochs().getLast().training().loss();
+        assertThat(trainer().workers(2).epochs(1).classes("starling_worker").fit(points.withColumnRenamed("label",
+                "starling_worker")).epochs().getLast().training().loss()).isEqualTo(loss);
+    }
+
     @ParameterizedTest
     @Tag("stress")
     @MethodSource("moreStrategies")

@@ -12,17 +12,34 @@ import dev.starling.nn.model.ModelDescription;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
+import java.io.FilterOutputStream;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.lang.management.BufferPoolMXBean;
+import java.lang.management.ManagementFactory;
+import java.net.URI;
 import java.nio.file.Path;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
+import java.util.Set;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.hadoop.util.Progressable;
 import org.apache.spark.api.java.function.MapFunction;
+import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeArrayData;
+import org.apache.spark.sql.functions;
 import org.apache.spark.sql.streaming.StreamingQuery;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataTypes;
@@ -63,6 +80,42 @@ class TransformTest {
             }
             assertThat(row.getInt(row.fieldIndex("c"))).isEqualTo(best);
         }
+    }
+
+    /** A file system without room for more than the first bytes of a file. */
+    static final class FullDisk extends RawLocalFileSystem {
+        @Override
+        public URI getUri() {
+            return URI.create("full:///");
+        }
+
+        @Override
+        public FSDataOutputStream create(org.apache.hadoop.fs.Path f, boolean overwrite, int bufferSize, short replication, long blockSize,
+                Progressable progress) throws IOException {
+            FSDataOutputStream out = super.create(f, overwrite, bufferSize, replication, blockSize, progress);
+            return new FSDataOutputStream(new FilterOutputStream(out) {
+                @Override
+                public void write(byte[] bytes, int from, int length) throws IOException {
+                    out.write(bytes, from, length / 2);
+                    throw new IOException("no space left on device");
+                }
+            }, null);
+        }
+    }
+
+    @Test
+    void keepsTheOldFileIfANewOneCannotBeSaved(@TempDir Path directory) {
+        String file = directory.resolve("model.safetensors").toString();
+        Configuration hadoop = new Configuration();
+        hadoop.set("fs.full.impl", FullDisk.class.getName());
+        TrainedModel model = model();
+        model.save(file, hadoop);
+        model.save(file, hadoop);
+        List<String> files = List.of(Objects.requireNonNull(directory.toFile().list()));
+        assertThatThrownBy(() -> model.save("full:" + file, hadoop)).isInstanceOf(UncheckedIOException.class)
+                .hasMessageContaining("cannot be written").hasMessageContaining("no space left on device");
+        assertThat(TrainedModel.load(file, hadoop).safetensors()).isEqualTo(model.safetensors());
+        assertThat(directory.toFile().list()).containsExactlyInAnyOrderElementsOf(files);
     }
 
     @Test
@@ -179,6 +232,41 @@ class TransformTest {
                 .hasMessageContaining("class_of: column").hasMessageContaining("is of type string; it must hold");
         assertThatThrownBy(() -> sql("select class_of(x, y, y) from points"))
                 .hasMessageContaining("the model takes 1 columns [point], got [x, y, y]");
+    }
+
+    @Test
+    void keepsTheFileOfEachRow(@TempDir Path directory) {
+        String address = directory.resolve("points").toString();
+        SharedSession.points(10, 1200).repartition(4).write().parquet(address);
+        Dataset<Row> points = SharedSession.get().read().parquet(address);
+        assertThat(points.javaRDD().getNumPartitions()).as("partitions of several files").isLessThan(4);
+        Column[] file = {functions.col("id"), functions.input_file_name().as("file"),
+            functions.expr("input_file_block_length()").as("length")};
+        Set<Row> known = new HashSet<>(points.select(file).collectAsList());
+        assertThat(known.stream().map(row -> row.getString(1)).distinct()).hasSize(4);
+        assertThat(model().transform(points, Output.ofClass("c")).select(file).collectAsList())
+                .containsExactlyInAnyOrderElementsOf(known);
+        model().register(SharedSession.get(), "class_of", Output.Kind.CLASS);
+        assertThat(points.where("class_of(point) >= 0 and class_of(array(y, x)) >= 0").select(file).collectAsList())
+                .containsExactlyInAnyOrderElementsOf(known);
+    }
+
+    @Test
+    void reservesMemoryForTheRowsThatArriveOnly() {
+        int width = 1 << 18;
+        Columns wide = new Columns(List.of(new Columns.Column("p", ColumnType.ARRAY_OF_FLOAT, width)),
+                new long[] {width}, null, false);
+        InternalRow row = new GenericInternalRow(new Object[] {UnsafeArrayData.fromPrimitiveArray(new float[width])});
+        BufferPoolMXBean direct = ManagementFactory.getPlatformMXBeans(BufferPoolMXBean.class).stream()
+                .filter(pool -> pool.getName().equals("direct")).findFirst().orElseThrow();
+        long before = direct.getMemoryUsed();
+        Scorer scorer = new Scorer(new ScoredModel(null, "", Map.of(), false, false), wide,
+                List.of(Output.Kind.CLASS), 256);
+        for (int i = 0; i < 3; i++) {
+            scorer.add(row, new int[] {0}, new RowName(0));
+        }
+        assertThat(scorer.rows()).isEqualTo(3);
+        assertThat(direct.getMemoryUsed() - before).isLessThan(16L * width * Float.BYTES);
     }
 
     @Test
