@@ -19,7 +19,7 @@ final class SharedFiles {
         }
     }
 
-    /** Replaces a file by a draft in one step, where the file system can do so: otherwise it is missing for a moment. */
+    /** Replaces a file by a draft, in one step if the file system can: otherwise it is missing for a moment. */
     static void replace(FileSystem files, Path draft, Path target) throws IOException {
         if (files instanceof ChecksumFileSystem sums) {
             // The checksum of the old file would make the new one unreadable until its own is renamed too.

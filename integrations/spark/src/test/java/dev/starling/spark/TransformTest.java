@@ -90,8 +90,8 @@ class TransformTest {
         }
 
         @Override
-        public FSDataOutputStream create(org.apache.hadoop.fs.Path f, boolean overwrite, int bufferSize, short replication, long blockSize,
-                Progressable progress) throws IOException {
+        public FSDataOutputStream create(org.apache.hadoop.fs.Path f, boolean overwrite, int bufferSize,
+                short replication, long blockSize, Progressable progress) throws IOException {
             FSDataOutputStream out = super.create(f, overwrite, bufferSize, replication, blockSize, progress);
             return new FSDataOutputStream(new FilterOutputStream(out) {
                 @Override
