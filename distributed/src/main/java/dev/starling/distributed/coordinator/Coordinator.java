@@ -503,7 +503,7 @@ public final class Coordinator implements Agent, AutoCloseable {
         }
     }
 
-    private void end(String reason) {
+    void end(String reason) {
         ended = true;
         sendToAll(new Control.Refused(reason));
     }

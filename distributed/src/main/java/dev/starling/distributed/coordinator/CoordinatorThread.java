@@ -22,6 +22,7 @@ public final class CoordinatorThread implements AutoCloseable {
     private final Thread thread;
     private final Queue<Runnable> requests = new ConcurrentLinkedQueue<>();
     private volatile boolean done;
+    private volatile boolean endsWhenEmpty;
     private volatile boolean closed;
     private volatile @Nullable Throwable failure;
 
@@ -44,6 +45,10 @@ public final class CoordinatorThread implements AutoCloseable {
                 }
                 int work = coordinator.doWork();
                 done = coordinator.isDone();
+                if (done && endsWhenEmpty) {
+                    endsWhenEmpty = false;
+                    coordinator.end("the run has finished");
+                }
                 idle.idle(work);
             }
         } catch (RuntimeException | Error e) {
@@ -110,6 +115,15 @@ public final class CoordinatorThread implements AutoCloseable {
                 coordinator.exclude(preferredRank, reason, 0);
             }
         });
+        LockSupport.unpark(thread);
+    }
+
+    /**
+     * Ends the group as soon as it has no member left. For callers that know that the run has finished: a process that
+     * joins later is refused, and does not form a group of its own.
+     */
+    public void endWhenEmpty() {
+        endsWhenEmpty = true;
         LockSupport.unpark(thread);
     }
 

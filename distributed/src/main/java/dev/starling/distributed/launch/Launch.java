@@ -350,7 +350,10 @@ public final class Launch implements AutoCloseable {
             retireIfAlone();
             return;
         }
-        if (bad && restartsLeft > 0) {
+        if (bad && worker && isLeftBehind(process)) {
+            process.consequence = "it is not restarted: the run has finished without it";
+            report(process);
+        } else if (bad && restartsLeft > 0) {
             restart(process);
         } else if (bad) {
             failed = failed == null || !worker ? process : failed;
@@ -366,6 +369,9 @@ public final class Launch implements AutoCloseable {
             }
         } else {
             succeeded |= worker;
+            if (worker && coordinator != null && onlyRestartedWorkersRun()) {
+                coordinator.endWhenEmpty();
+            }
         }
         if (workersAreDone()) {
             failed = succeeded ? null : failed;
@@ -402,6 +408,21 @@ public final class Launch implements AutoCloseable {
                 err.printLine("rank " + rank + " is not restarted: the run has finished without it");
             }
         }
+    }
+
+    /** Returns whether every worker that runs was restarted. Another one may have been stopped, and rejoins. */
+    private boolean onlyRestartedWorkersRun() {
+        for (int rank = 0; rank < launcher.processes - launcher.servers; rank++) {
+            if (!current[rank].hasEnded && starts[rank] == 1) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    /** Returns whether a restarted worker came too late: another one had finished the run, and the group has ended. */
+    private boolean isLeftBehind(RankProcess process) {
+        return succeeded && starts[process.rank] > 1 && coordinator != null && coordinator.awaitDone(Duration.ZERO);
     }
 
     /**

@@ -158,7 +158,7 @@ public final class Launcher implements Cloneable {
     /**
      * Sets how many restarts of failed processes there may be in all; a restarted process keeps its rank. A worker of
      * a group that {@link #coordinator(CoordinatorFactory)} forms is not restarted once another one has finished the
-     * run and none runs any more. The default is 0.
+     * run and none runs any more, and a restarted one that joins after that is refused. The default is 0.
      */
     public Launcher restarts(int limit) {
         require(limit >= 0, "restarts must be >= 0, got " + limit);

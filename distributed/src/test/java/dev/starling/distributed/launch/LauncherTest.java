@@ -4,9 +4,13 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.catchThrowableOfType;
 
+import dev.starling.distributed.DistributedException;
+import dev.starling.distributed.Group;
+import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.tensor.TensorException;
+import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -20,6 +24,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
@@ -54,7 +59,8 @@ class LauncherTest {
     }
 
     private Launcher shell(String script) {
-        return Launcher.of(List.of("/bin/sh", "-c", script, mark)).output(out, err).grace(Duration.ofSeconds(10));
+        return Launcher.of(List.of("/bin/sh", "-c", script, mark, dir.toString())).output(out, err)
+                .grace(Duration.ofSeconds(10));
     }
 
     @Test
@@ -246,6 +252,41 @@ class LauncherTest {
         assertThat(launcher.backoff(Duration.ofSeconds(30)).run()).isZero();
         assertThat(lines(out)).containsExactlyInAnyOrder("[0] start 0", "[1] start 0");
         assertThat(text(err)).contains("rank 1 is not restarted");
+    }
+
+    /** The restarted worker starts before the other one has finished, and joins after it. */
+    @Test
+    void refusesARestartedWorkerAfterTheEndOfTheRun() throws Exception {
+        TransportConfig transport = TransportConfig.of("local", Secret.random());
+        CompletableFuture<String> address = new CompletableFuture<>();
+        Launcher launcher = shell("if [ $STARLING_RANK = 1 ]; then [ $STARLING_RESTART = 1 ] || exit 4; touch $1/late;"
+                + " while [ ! -e $1/refused ]; do sleep 0.01; done; exit 5; fi;"
+                + " while [ ! -e $1/left ]; do sleep 0.01; done").processes(2).restarts(1)
+                .backoff(Duration.ofMillis(10)).coordinator((secret, directory, world) -> {
+                    CoordinatorThread thread = CoordinatorThread.start(Coordinator.open(transport, 1,
+                            Coordinator.OnLoss.REFORM, 1, Duration.ofSeconds(60)));
+                    address.complete(thread.address());
+                    return thread;
+                });
+        try (Launch launch = launcher.start()) {
+            GroupConfig config = GroupConfig.of(transport, address.get(10, TimeUnit.SECONDS));
+            Group.join(config).close();
+            eventually(() -> Files.exists(dir.resolve("late")), () -> "rank 1 was not restarted: " + text(err));
+            Files.createFile(dir.resolve("left"));
+            eventually(() -> isRefused(config), () -> "a process still joins: " + text(err));
+            Files.createFile(dir.resolve("refused"));
+            assertThat(launch.await(Duration.ofSeconds(20))).isZero();
+        }
+        assertThat(text(err)).contains("it is not restarted: the run has finished without it");
+    }
+
+    private static boolean isRefused(GroupConfig config) {
+        try (Group _ = Group.join(config)) {
+            return false;
+        } catch (DistributedException e) {
+            assertThat(e).hasMessageContaining("the group has ended");
+            return true;
+        }
     }
 
     @Test

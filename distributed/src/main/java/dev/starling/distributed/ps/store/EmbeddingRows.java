@@ -1,5 +1,6 @@
 package dev.starling.distributed.ps.store;
 
+import dev.starling.distributed.ps.config.ServerException;
 import dev.starling.distributed.ps.wire.Plan;
 import java.io.IOException;
 import java.lang.invoke.MethodHandles;
@@ -193,12 +194,22 @@ public final class EmbeddingRows implements AutoCloseable {
         keyView.putLong(0, rowKey);
         valueView.put(0, row, at, stride);
         valueBytes.putLong(4 * stride, stamp);
-        map.put(key, value);
+        put(key, value);
     }
 
     /** Puts a row of a checkpoint into the map. Called by the restoring thread, while no other thread changes rows. */
     public void restore(byte[] rowKey, byte[] stamped) {
-        map.put(rowKey, stamped);
+        put(rowKey, stamped);
+    }
+
+    private void put(byte[] rowKey, byte[] stamped) {
+        try {
+            map.put(rowKey, stamped);
+        } catch (IllegalStateException e) {
+            throw new ServerException("table " + table.name() + " is full: " + file + " has " + map.longSize()
+                    + " rows, and a capacity of " + table.rows() + "; build the table with more rows, give its servers "
+                    + "empty directories, and resume from a checkpoint", e);
+        }
     }
 
     /** Moves all changed rows into the map, and forces the map to the disk. */

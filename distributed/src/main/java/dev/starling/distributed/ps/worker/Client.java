@@ -29,6 +29,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.function.BooleanSupplier;
+import java.util.stream.Collectors;
 import org.agrona.DirectBuffer;
 import org.jspecify.annotations.Nullable;
 
@@ -376,16 +377,8 @@ public final class Client {
                         + ", and did not return within " + group.config().timeout());
             }
         }
-        return new DistributedException("worker " + worker + " waited " + group.config().timeout() + " " + what + ":"
-                + describeServers());
-    }
-
-    private String describeServers() {
-        StringBuilder text = new StringBuilder();
-        for (ServerLink server : servers) {
-            text.append(' ').append(server);
-        }
-        return text.toString();
+        return new DistributedException("worker " + worker + " waited " + group.config().timeout() + " " + what + ": "
+                + Arrays.stream(servers).map(ServerLink::toString).collect(Collectors.joining("; ")));
     }
 
     // ---- under the group's lock ----

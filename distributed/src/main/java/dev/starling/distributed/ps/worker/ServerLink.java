@@ -229,7 +229,7 @@ public final class ServerLink {
     public String toString() {
         return "server " + number + (endpoint == null ? ", which has not joined the group yet"
                 : welcomed ? "" : ", which has not answered") + (endpoint == null || endpoint.isConnected() ? ""
-                : ": " + endpoint.reason()) + "; waiting for " + open(BlockRequest.class) + " blocks and "
+                : ": " + endpoint.reason()) + ", waiting for " + open(BlockRequest.class) + " blocks and "
                 + open(TablePart.class) + " tables";
     }
 

@@ -85,6 +85,18 @@ class EmbeddingRowsTest {
         }
     }
 
+    @Test
+    void aFullTableIsNamed() throws IOException {
+        try (EmbeddingRows rows = new EmbeddingRows(new Plan.Table("items", WIDTH, 4, 0.5, ADAM),
+                directory.resolve("rows"), 10_000)) {
+            for (int key = 0; key < 5000; key++) {
+                rows.step(key, new float[WIDTH], 0, 0.1);
+            }
+            assertThatThrownBy(() -> rows.flush(0)).isInstanceOf(ServerException.class)
+                    .hasMessageMatching("table items is full: .*rows has \\d+ rows, and a capacity of 4; build .*");
+        }
+    }
+
     /** Writes and reads rows of five times the size of the process's heap. */
     static final class Large {
         static final int WIDE = 256;
