@@ -341,7 +341,7 @@ public final class Client {
             }
             if (nanoTime() - since > warnNs) {
                 group.patience().warn(Duration.ofNanos(nanoTime() - since), group.config().timeout(),
-                        "servers, " + what + ":" + describeServers());
+                        "servers, " + what + ": " + describeServers());
                 warnNs *= 2;
             }
         }
@@ -378,7 +378,11 @@ public final class Client {
             }
         }
         return new DistributedException("worker " + worker + " waited " + group.config().timeout() + " " + what + ": "
-                + Arrays.stream(servers).map(ServerLink::toString).collect(Collectors.joining("; ")));
+                + describeServers());
+    }
+
+    private String describeServers() {
+        return Arrays.stream(servers).map(ServerLink::toString).collect(Collectors.joining("; "));
     }
 
     // ---- under the group's lock ----
