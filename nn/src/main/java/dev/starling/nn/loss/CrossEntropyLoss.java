@@ -148,17 +148,15 @@ public final class CrossEntropyLoss implements Loss {
                     + weights.count() + " weights for " + x.size(1) + " classes", "pass one weight for each class");
         }
         Tensor left = target.eq(ignored);
-        // To gather and take, -1 would be the last class; this number is out of range.
-        Tensor index = target.maskedFill(target.lt(0), Integer.MIN_VALUE).maskedFill(left, 0).unsqueeze(1);
-        Tensor log = x.logSoftmax(1);
-        Tensor own = log.gather(1, index).squeeze(1);
-        Tensor losses = own.neg();
-        Tensor scale = weights == null ? own.zerosLike().add(1) : weights.on(x).take(0, index.squeeze(1));
+        // Refuses targets that are no class.
+        Tensor losses = Losses.crossEntropy(x, target, Losses.Reduce.NONE, 0, ignored);
+        Tensor scale = weights == null ? losses.onesLike() : weights.on(x).take(0, target.maskedFill(left, 0));
         if (focus > 0) {
-            losses = BinaryCrossEntropyLoss.focused(losses, own.exp().neg().add(1), focus);
+            losses = BinaryCrossEntropyLoss.focused(losses, losses.neg().exp().neg().add(1), focus);
         }
         losses = losses.mul(scale);
         if (smoothing > 0) {
+            Tensor log = x.logSoftmax(1);
             Tensor all = weights == null ? log : log.mul(weights.on(x));
             losses = losses.mul(1 - smoothing).sub(all.sum(1).mul(smoothing / x.size(1)));
         }

@@ -35,7 +35,9 @@ final class PairLosses {
         Tensor cosine = product(each[0], each[1], each[0].square().sum(-1).add(EMBEDDING_EPSILON),
                 each[1].square().sum(-1).add(EMBEDDING_EPSILON));
         Elementwise.requireSame("cosineEmbedding", cosine, target);
-        return target.gt(0).where(cosine.neg().add(1), cosine.sub(margin).relu());
+        // 0 times the target keeps NaN, which the comparison hides.
+        return target.gt(0).where(cosine.neg().add(1), cosine.sub(margin).relu())
+                .add(target.to(cosine.dtype()).mul(0));
     }
 
     /** Returns the cosines of the angles between rows, {@code [.., D]} to {@code [..]}; 0 for rows of zeros. */

@@ -10,12 +10,13 @@ public final class SearchResult {
     private final int computed;
 
     SearchResult(List<Trial> trials, int computed) {
-        this.trials = trials.stream().sorted(Comparator.comparingInt(Trial::epochs).reversed()
-                .thenComparingDouble(Trial::loss).thenComparingInt(Trial::number)).toList();
+        this.trials = trials.stream().sorted(Comparator.comparing((Trial t) -> t.problem() != null)
+                .thenComparing(Comparator.comparingInt(Trial::epochs).reversed()).thenComparingDouble(Trial::loss)
+                .thenComparingInt(Trial::number)).toList();
         this.computed = computed;
     }
 
-    /** Returns all trials: those that were trained longest first, of these the one of least loss. */
+    /** Returns all trials: those that were trained longest first, of these the one of least loss; failed ones last. */
     public List<Trial> trials() {
         return trials;
     }
@@ -25,7 +26,10 @@ public final class SearchResult {
         return computed;
     }
 
-    /** Returns the trial of least loss among those that were trained longest. */
+    /**
+     * Returns the trial of least loss among those that were trained longest without failing; if all trials failed, one
+     * that has a problem.
+     */
     public Trial best() {
         return trials.getFirst();
     }

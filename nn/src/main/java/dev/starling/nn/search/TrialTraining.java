@@ -141,8 +141,8 @@ public record TrialTraining(String factory, Map<String, String> fixed, Search.Re
             throw e.cause;
         } catch (StarlingException | IllegalArgumentException e) {
             problem = String.valueOf(e.getMessage());
-        } catch (RuntimeException e) {
-            // A model's own code may throw anything.
+        } catch (RuntimeException | Error e) {
+            // A model's own code may throw anything; a combination may need more memory than there is.
             problem = e.toString();
         }
         return new Trial(plan.number(), plan.settings(), plan.epochs(), scores[0], scores[1],

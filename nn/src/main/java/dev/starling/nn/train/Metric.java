@@ -9,8 +9,8 @@ import java.util.Locale;
 import java.util.function.ToDoubleBiFunction;
 
 /**
- * A value per example whose mean a run reports. Stateless. Those that this interface creates are NaN if a result is
- * NaN.
+ * A value per example whose mean a run reports. Stateless. Those that this interface creates are NaN if a result or a
+ * target is NaN.
  */
 public interface Metric {
     /** Returns the name, for example {@code accuracy}. */
@@ -116,7 +116,7 @@ public interface Metric {
     private static Metric share(String name, ToDoubleBiFunction<Tensor, Tensor> sum) {
         return new NamedMetric(name, (result, target) -> {
             double value = sum.applyAsDouble(result, target);
-            return Metrics.hasNan(result) ? Double.NaN : value;
+            return Metrics.hasNan(result) || Metrics.hasNan(target) ? Double.NaN : value;
         }, true);
     }
 }

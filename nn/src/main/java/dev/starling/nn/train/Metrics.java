@@ -10,7 +10,7 @@ import java.util.function.ToDoubleFunction;
 
 /**
  * Metrics that need more than one sum over the examples. Each is computed from sums over all examples of the epoch and
- * all ranks, not as the mean of values of batches. Each is NaN if a result is NaN.
+ * all ranks, not as the mean of values of batches. Each is NaN if a result or a target is NaN.
  */
 public final class Metrics {
     /** Number of intervals of logits of one sign in which the curves of {@link #rocAuc} and {@link #prAuc} count. */
@@ -18,6 +18,8 @@ public final class Metrics {
     private static final int BINS = 2 * HALF;
     /** The logarithm of 1 + the size of logits that all fall into the last interval. */
     private static final double RANGE = StrictMath.log1p(1 << 14);
+    /** The share of the squares of targets that rounding of their sums may amount to. */
+    private static final double ROUNDING = 0x1p-43;
 
     private Metrics() {
     }
@@ -50,7 +52,7 @@ public final class Metrics {
             Tensor predicted = logits.gt(0);
             Tensor actual = target.gt(0.5);
             double both = predicted.and(actual).sum().item();
-            sums[0] += hasNan(logits) ? Double.NaN : both;
+            sums[0] += hasNan(logits) || hasNan(target) ? Double.NaN : both;
             sums[1] += predicted.sum().item() - both;
             sums[2] += actual.sum().item() - both;
         }, value, true);
@@ -82,7 +84,8 @@ public final class Metrics {
         float[] x = logits.to(DType.F32).toFloats();
         float[] y = target.to(DType.F32).toFloats();
         for (int i = 0; i < x.length; i++) {
-            sums[2 * interval(x[i]) + (y[i] > 0.5 ? 1 : 0)] += Float.isNaN(x[i]) ? Double.NaN : 1;
+            sums[2 * interval(x[i]) + (y[i] > 0.5 ? 1 : 0)] += Float.isNaN(x[i]) || Float.isNaN(y[i]) ? Double.NaN
+                    : 1;
         }
     }
 
@@ -174,6 +177,9 @@ public final class Metrics {
     /**
      * The coefficient of determination of results and targets of one shape: 1 - (squared error)/(squared deviation of
      * the targets from their mean), over all elements.
+     *
+     * <p>Undefined (NaN) if all targets are equal, or deviate from their mean by less than about 3e-7 times its size,
+     * which rounding hides.
      */
     public static MetricOfSums rSquared() {
         return new NamedSums("R²", 4, (sums, result, target) -> {
@@ -183,7 +189,12 @@ public final class Metrics {
             sums[1] += y.sum().item();
             sums[2] += y.square().sum().item();
             sums[3] += target.count();
-        }, s -> 1 - s[0] / (s[2] - s[1] * s[1] / s[3]), false);
+        }, Metrics::determination, false);
+    }
+
+    private static double determination(double[] sums) {
+        double deviation = sums[2] - sums[1] * sums[1] / sums[3];
+        return deviation > sums[2] * ROUNDING ? 1 - sums[0] / deviation : Double.NaN;
     }
 
     /**

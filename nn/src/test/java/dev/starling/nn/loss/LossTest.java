@@ -150,6 +150,30 @@ class LossTest {
     }
 
     @Test
+    void namesTheTargetThatIsNoClass() {
+        try (Scope scope = Scope.open()) {
+            Tensor logits = Tensor.of(new float[] {1, 2, 3, 3, 2, 1}, 2, 3);
+            for (Loss loss : List.<Loss>of(Loss.crossEntropy(), Loss.crossEntropy().weights(1, 1, 1),
+                    Loss.crossEntropy().focal(2), Loss.crossEntropy(0.1).weights(1, 1, 1))) {
+                for (long bad : new long[] {-100, 3}) {
+                    assertThatThrownBy(() -> loss.of(logits, Tensor.of(new long[] {0, bad})))
+                            .hasMessageContaining("crossEntropy: the target of row 1, class " + bad);
+                }
+            }
+        }
+    }
+
+    @Test
+    void isNotANumberIfTheTargetOfACosineIsNone() {
+        try (Scope scope = Scope.open()) {
+            Tensor pairs = Generator.seeded(1).normal(2, 2, 3);
+            Tensor losses = Loss.cosineEmbedding(0.1).rows(pairs, Tensor.of(new float[] {Float.NaN, 1}));
+            assertThat(losses.toFloats()[0]).isNaN();
+            assertThat(losses.toFloats()[1]).isFinite();
+        }
+    }
+
+    @Test
     void refusesSharesBeyondTheirRange() {
         for (double share : new double[] {2, -0.5, Double.NaN}) {
             assertThatThrownBy(() -> Loss.crossEntropy(share)).isInstanceOf(TensorException.class);

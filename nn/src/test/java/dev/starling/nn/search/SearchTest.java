@@ -47,6 +47,17 @@ class SearchTest {
         }
     }
 
+    /** A model whose own code ends with an error that is no exception. */
+    public static final class Asserting implements ModelFactory {
+        @Override
+        public Layer create(Map<String, String> settings, Generator generator) {
+            if (settings.get("width").equals("3")) {
+                throw new AssertionError("the width must be even");
+            }
+            return new Hidden().create(settings, generator);
+        }
+    }
+
     /** A model with a mistake in its own code. */
     public static final class Broken implements ModelFactory {
         @Override
@@ -249,6 +260,29 @@ class SearchTest {
                     .over(Search.RATE, "0.1", "0.01").run(points(0, 40), points(40, 20), 2);
             assertThat(result.trials()).hasSize(2).allMatch(t -> t.problem().contains("Index 7 out of bounds"));
         }
+    }
+
+    @Test
+    void takesAnErrorOfAModelAsTheTrialsProblem() {
+        try (Scope scope = Scope.open("test")) {
+            SearchResult result = Search.of(ModelDescription.of(Asserting.class, Map.of()), Loss::crossEntropy)
+                    .over("width", "3", "4").run(points(0, 40), points(40, 20), 1);
+            assertThat(result.best().settings()).containsEntry("width", "4");
+            assertThat(result.trials().getLast().problem()).contains("the width must be even");
+        }
+    }
+
+    /** The best of the first round diverges when it is trained for longer. */
+    @Test
+    void findsTheBestOfTheTrialsThatSucceeded() {
+        SearchResult result = Search.of(ModelDescription.of(Hidden.class, Map.of()), Loss::crossEntropy)
+                .over("width", "4", "8", "16").epochs(3).halving(3).run(null, "", (plans, ended) -> plans.forEach(p ->
+                        ended.accept(new Trial(p.number(), p.settings(), p.epochs(), p.epochs() == 3
+                                ? Double.POSITIVE_INFINITY : 0.5 + p.number(), Double.NaN, 1,
+                                p.epochs() == 3 ? "diverged" : null))));
+        assertThat(result.trials()).hasSize(4);
+        assertThat(result.best()).isEqualTo(new Trial(0, Map.of("width", "4"), 1, 0.5, Double.NaN, 1, null));
+        assertThat(result.trials().getLast().problem()).isEqualTo("diverged");
     }
 
     @Test

@@ -111,6 +111,33 @@ class MetricsTest {
                 .isCloseTo(Math.exp(Loss.crossEntropy().ignoring(2).of(logits, tokens).item()), within(1e-4));
     }
 
+    @Test
+    void hasNoCoefficientOfDeterminationWhereRoundingHidesTheDeviation() {
+        for (double level : new double[] {0, 0.1, 0.3, 1000.1}) {
+            Tensor y = Tensor.full(DType.F64, level, ROWS);
+            assertThat(evaluate(Metrics.rSquared(), y.add(random.normal(ROWS)), y)).as("all %s", level).isNaN();
+            assertThat(evaluate(Metrics.rSquared(), y, y)).as("all %s", level).isNaN();
+        }
+        Tensor noise = random.normal(ROWS).to(DType.F64);
+        Tensor error = random.normal(ROWS).to(DType.F64).mul(0.3);
+        double exact = evaluate(Metrics.rSquared(), noise.add(error), noise);
+        Tensor far = noise.add(1e6);
+        assertThat(evaluate(Metrics.rSquared(), far.add(error), far)).isCloseTo(exact, within(1e-3));
+        Tensor farther = noise.add(1e8);
+        assertThat(evaluate(Metrics.rSquared(), farther.add(error), farther)).isNaN();
+    }
+
+    @Test
+    void isNotANumberIfATargetIsNone() {
+        Tensor x = Tensor.of(new float[] {1, -1, 2, -2, 3, -3}, 3, 2);
+        Tensor y = Tensor.of(new float[] {1, 0, Float.NaN, 0, 1, 0}, 3, 2);
+        for (Metric metric : List.of(Metric.accuracy(), Metric.accuracy(1), Metric.binaryAccuracy(),
+                Metric.meanAbsoluteError(), Metrics.precision(), Metrics.recall(), Metrics.f1(), Metrics.rocAuc(),
+                Metrics.prAuc(), Metrics.rootMeanSquaredError(), Metrics.rSquared())) {
+            assertThat(evaluate(metric, x, y)).as(metric.name()).isNaN();
+        }
+    }
+
     /** Actual classes 0, 0, 0, 1, 1 and 2 were classified as 0, 0, 1, 1, 0 and 0; class 3 does not occur. */
     @Test
     void printsAndSummarisesAConfusionMatrix() {

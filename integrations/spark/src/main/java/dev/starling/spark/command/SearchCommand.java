@@ -109,13 +109,24 @@ final class SearchCommand implements Callable<Integer> {
                 onSpark.sideBySide(sideBySide);
             }
             SearchResult result = (isClass ? onSpark : onSpark.ofValues()).run(session.read(spark), inputs, label);
-            spec.commandLine().getOut().println();
-            spec.commandLine().getOut().print(result.table());
-            spec.commandLine().getOut().println("best: " + result.best().settings() + (result.computed()
-                    == result.trials().size() ? "" : "  (" + result.computed() + " of " + result.trials().size()
-                    + " trials were missing)"));
-            return 0;
+            return print(result);
         }
+    }
+
+    /** Prints all trials and the best; returns the exit code. */
+    int print(SearchResult result) {
+        spec.commandLine().getOut().println();
+        spec.commandLine().getOut().print(result.table());
+        Trial best = result.best();
+        if (best.problem() != null) {
+            spec.commandLine().getOut().flush();
+            spec.commandLine().getErr().println("starling: all " + result.trials().size() + " trials failed, trial "
+                    + best.number() + " because: " + best.problem());
+            return 1;
+        }
+        spec.commandLine().getOut().println("best: " + best.settings() + (result.computed() == result.trials().size()
+                ? "" : "  (" + result.computed() + " of " + result.trials().size() + " trials were missing)"));
+        return 0;
     }
 
     private void show(Trial trial) {
