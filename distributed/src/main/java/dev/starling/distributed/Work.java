@@ -24,7 +24,8 @@ public interface Work {
      * @throws PeerLostException if a member was lost
      * @throws MembershipChangedException if the epoch ended for another reason
      * @throws CollectiveMismatchException if another rank called a different collective
-     * @throws DistributedException if the work took longer than {@code atMost}; the message names a missing rank
+     * @throws DistributedException if the work took longer than {@code atMost}, where the message names a missing rank,
+     *     or has never been started
      */
     void await(Duration atMost);
 

@@ -176,8 +176,10 @@ final class CoordinatorLink {
         answeredNs = endpoint().isConnected() ? now : answeredNs;
         if (!admitted && !warned && now - answeredNs > livenessNs) {
             warned = true;
-            LOG.log(Level.WARNING, "no coordinator has answered yet at {0}: {1}; this process waits up to {2} s",
-                    endpoint().address(), endpoint().reason(), config.joinTimeout().toSeconds());
+            String reason = endpoint().reason();
+            LOG.log(Level.WARNING, "no coordinator has answered yet at {0}{1}; this process waits up to {2} s",
+                    String.join(" or ", addresses), reason.isEmpty() ? "" : ": " + reason,
+                    config.joinTimeout().toSeconds());
         }
         if (!admitted && addresses.size() > 1) {
             tryAddresses(now, livenessNs / 8);
@@ -267,8 +269,9 @@ final class CoordinatorLink {
 
     void onLost() {
         if (state != State.LOST) {
-            LOG.log(state == State.REJOINING ? Level.DEBUG : Level.WARNING, "the coordinator is lost: {0}; the present "
-                    + "epoch continues", endpoint().reason());
+            // A process that is not admitted yet tries its other addresses, or fails with this reason.
+            LOG.log(admitted && state != State.REJOINING ? Level.WARNING : Level.DEBUG,
+                    "the coordinator is lost: {0}; the present epoch continues", endpoint().reason());
             state = State.LOST;
         }
     }

@@ -75,6 +75,23 @@ class EngineTest {
         });
     }
 
+    /** Otherwise the caller would take elements that are not reduced for the result. */
+    @Test
+    void refusesToWaitForWhatHasNeverBeenStarted() {
+        cluster(2, true).run(group -> {
+            Collectives all = group.collectives();
+            try (SymmetricBuffer buffer = all.symmetric(BYTES)) {
+                Work work = all.prepareAllReduce(buffer, 0, 4, DType.F32, ReduceOp.SUM, "weights");
+                assertThatThrownBy(() -> work.await(SOON)).isInstanceOf(DistributedException.class)
+                        .hasMessageContaining("for weights has not been started; start it");
+                work.run(SOON);
+                work.await(SOON);
+                sum(group, buffer);
+            }
+            return null;
+        });
+    }
+
     /** In memory that ranks map, a sum would contain the elements of the rank that has left. */
     @ParameterizedTest
     @ValueSource(booleans = {false, true})

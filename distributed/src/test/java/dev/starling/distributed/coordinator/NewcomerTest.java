@@ -19,9 +19,16 @@ import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.logging.Handler;
+import java.util.logging.Level;
+import java.util.logging.LogRecord;
+import java.util.logging.Logger;
+import java.util.logging.SimpleFormatter;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -107,6 +114,48 @@ class NewcomerTest {
         Map<String, Life> lives = SimulatedGroup.of(CoordinatorConfig.of(2, Coordinator.OnLoss.REFORM))
                 .lateCoordinator(SILENCE.multipliedBy(8)).run();
         lives.forEach((name, life) -> assertThat(life.lastMembers()).as(name).containsExactly("rank0", "rank1"));
+    }
+
+    /** A member that has not joined itself answers as none: no coordinator is lost, and there is no epoch. */
+    @Test
+    void aWarningNamesTheAddressesThatHaveNotAnswered() {
+        Map<String, Life> lives = new HashMap<>();
+        List<String> warnings = warnings(() -> lives.putAll(SimulatedGroup.of(CoordinatorConfig.of(2,
+                Coordinator.OnLoss.REFORM)).lateCoordinator(SILENCE.multipliedBy(8)).processAt(Duration.ZERO,
+                "newcomer", COORDINATOR + ",rank0").run()));
+        assertThat(lives.get("newcomer").failure).isNull();
+        assertThat(warnings).anySatisfy(line -> assertThat(line).startsWith(
+                "no coordinator has answered yet at coordinator or rank0")).noneMatch(line -> line.contains(": ;"))
+                .noneMatch(line -> line.startsWith("the coordinator is lost"));
+    }
+
+    private static List<String> warnings(Runnable run) {
+        List<String> messages = new CopyOnWriteArrayList<>();
+        SimpleFormatter formatter = new SimpleFormatter();
+        Handler handler = new Handler() {
+            @Override
+            public void publish(LogRecord line) {
+                if (line.getLevel().equals(Level.WARNING)) {
+                    messages.add(formatter.formatMessage(line));
+                }
+            }
+
+            @Override
+            public void flush() {
+            }
+
+            @Override
+            public void close() {
+            }
+        };
+        Logger log = Logger.getLogger("dev.starling.distributed");
+        log.addHandler(handler);
+        try {
+            run.run();
+        } finally {
+            log.removeHandler(handler);
+        }
+        return messages;
     }
 
     @ParameterizedTest

@@ -29,6 +29,7 @@ public abstract sealed class Task implements Work permits CollectiveTask, Exchan
     private final Runnable starting;
     private final BooleanSupplier done = this::isDone;
     private final Duration patience;
+    private volatile boolean started;
     private volatile boolean inProgress;
     /** Why the task failed, or {@code null}. */
     private volatile @Nullable RuntimeException failure;
@@ -61,6 +62,9 @@ public abstract sealed class Task implements Work permits CollectiveTask, Exchan
 
     @Override
     public final void await(Duration atMost) {
+        if (!started) {
+            throw new DistributedException(this + " has not been started; start it before you wait for it");
+        }
         boolean patient = atMost.compareTo(patience) > 0;
         if (!driver.await(done, patient ? patience : atMost) && !(patient && awaitLonger(atMost))) {
             abortAfter(atMost);
@@ -97,6 +101,7 @@ public abstract sealed class Task implements Work permits CollectiveTask, Exchan
         }
         failure = null;
         inProgress = true;
+        started = true;
     }
 
     public final void succeed() {
