@@ -13,7 +13,6 @@ import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandle;
 import java.util.Objects;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.FutureTask;
 
 /**
  * The functions of oneDNN's C interface that this package calls. Handles and data are plain addresses. Not loaded
@@ -146,26 +145,13 @@ final class Dnnl {
     }
 
     private static long primitiveOfNewThread(long primitiveDesc) {
-        FutureTask<Long> task = new FutureTask<>(() -> {
-            ompThreads(1);
-            return newPrimitive(primitiveDesc);
-        });
-        Thread.ofPlatform().daemon().name("onednn-primitive").start(task);
-        boolean interrupted = false;
         try {
-            while (true) {
-                try {
-                    return task.get();
-                } catch (InterruptedException e) {
-                    interrupted = true;
-                } catch (ExecutionException e) {
-                    throw NativeCall.unexpected(Objects.requireNonNull(e.getCause()));
-                }
-            }
-        } finally {
-            if (interrupted) {
-                Thread.currentThread().interrupt();
-            }
+            return NewThread.run("onednn-primitive", () -> {
+                ompThreads(1);
+                return newPrimitive(primitiveDesc);
+            });
+        } catch (ExecutionException e) {
+            throw NativeCall.unexpected(Objects.requireNonNull(e.getCause()));
         }
     }
 

@@ -15,6 +15,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.concurrent.ExecutionException;
 import org.bytedeco.javacpp.Loader;
 import org.jspecify.annotations.Nullable;
 
@@ -135,6 +136,50 @@ public final class OneDnn {
         }
     }
 
+    /**
+     * Loads the OpenMP runtime first, so that oneDNN finds it by name. An initialiser of oneDNN's library needs more
+     * than 512 KiB of stack; in a thread with less, for example with {@code -Xss512k}, it ends the process.
+     */
+    private static SymbolLookup load() throws Exception {
+        String platform = Loader.getPlatform();
+        List<String> names = switch (platform.substring(0, platform.indexOf('-'))) {
+            case "linux" -> List.of("libgomp.so.1", "libdnnl.so.3");
+            case "macosx" -> List.of("libomp.dylib", "libdnnl.3.dylib");
+            case "windows" -> List.of("libiomp5md.dll", "dnnl.dll");
+            default -> throw new UnsatisfiedLinkError("there is no oneDNN for " + platform);
+        };
+        Class<?> preset = Class.forName("org.bytedeco.dnnl.presets.dnnl", false, OneDnn.class.getClassLoader());
+        SymbolLookup both = null;
+        for (String name : names) {
+            String path = "org/bytedeco/dnnl/" + platform + "/" + name;
+            URL resource = Loader.findResource(preset, "/" + path);
+            File file = extracted(resource != null ? resource : inModule("org.bytedeco.dnnl."
+                + platform.replace('-', '.'), path));
+            SymbolLookup one = SymbolLookup.libraryLookup(file.toPath(), Arena.global());
+            both = both == null ? one : one.or(both);
+        }
+        return Objects.requireNonNull(both);
+    }
+
+    /**
+     * Looks in a module on the module path or in the runtime image that need not be resolved: no module requires the
+     * one that contains the library.
+     */
+    static URL inModule(String module, String path) throws IOException {
+        Path[] places = Arrays.stream(System.getProperty("jdk.module.path", "").split(File.pathSeparator))
+            .filter(place -> !place.isEmpty()).map(Path::of).toArray(Path[]::new);
+        Optional<ModuleReference> found = ModuleFinder.compose(ModuleFinder.of(places), ModuleFinder.ofSystem())
+            .find(module);
+        if (found.isEmpty()) {
+            throw new UnsatisfiedLinkError(path + " is on neither the class path nor the module path, nor in the "
+                + "runtime image; a module layer of an application's own has to resolve " + module);
+        }
+        try (ModuleReader reader = found.get().open()) {
+            return reader.find(path).orElseThrow(() -> new UnsatisfiedLinkError(path + " is not in " + module))
+                .toURL();
+        }
+    }
+
     private static final class Loaded {
         private static final @Nullable SymbolLookup LOOKUP;
         private static final @Nullable String REASON;
@@ -143,52 +188,14 @@ public final class OneDnn {
             SymbolLookup lookup = null;
             String reason = null;
             try {
-                lookup = load();
-            } catch (Exception | LinkageError e) {
-                reason = "cannot load oneDNN: " + e;
+                lookup = NewThread.run("onednn-load", OneDnn::load);
+            } catch (ExecutionException e) {
+                reason = "cannot load oneDNN: " + e.getCause();
                 System.getLogger(OneDnn.class.getName()).log(System.Logger.Level.WARNING,
                     reason + "; matrix products and convolutions will be slow. Remedy: " + remedy());
             }
             LOOKUP = lookup;
             REASON = reason;
-        }
-
-        /** Loads the OpenMP runtime first, so that oneDNN finds it by name. */
-        private static SymbolLookup load() throws Exception {
-            String platform = Loader.getPlatform();
-            List<String> names = switch (platform.substring(0, platform.indexOf('-'))) {
-                case "linux" -> List.of("libgomp.so.1", "libdnnl.so.3");
-                case "macosx" -> List.of("libomp.dylib", "libdnnl.3.dylib");
-                case "windows" -> List.of("libiomp5md.dll", "dnnl.dll");
-                default -> throw new UnsatisfiedLinkError("there is no oneDNN for " + platform);
-            };
-            Class<?> preset = Class.forName("org.bytedeco.dnnl.presets.dnnl", false, OneDnn.class.getClassLoader());
-            SymbolLookup both = null;
-            for (String name : names) {
-                String path = "org/bytedeco/dnnl/" + platform + "/" + name;
-                URL resource = Loader.findResource(preset, "/" + path);
-                File file = extracted(resource != null ? resource : onModulePath(platform, path));
-                SymbolLookup one = SymbolLookup.libraryLookup(file.toPath(), Arena.global());
-                both = both == null ? one : one.or(both);
-            }
-            return Objects.requireNonNull(both);
-        }
-
-        /**
-         * Looks in the module that contains the library; no module requires it, so it is observable but not resolved.
-         */
-        private static URL onModulePath(String platform, String path) throws IOException {
-            String module = "org.bytedeco.dnnl." + platform.replace('-', '.');
-            Path[] places = Arrays.stream(System.getProperty("jdk.module.path", "").split(File.pathSeparator))
-                .filter(place -> !place.isEmpty()).map(Path::of).toArray(Path[]::new);
-            Optional<ModuleReference> found = ModuleFinder.of(places).find(module);
-            if (found.isEmpty()) {
-                throw new UnsatisfiedLinkError(path + " is on neither the class path nor the module path");
-            }
-            try (ModuleReader reader = found.get().open()) {
-                return reader.find(path).orElseThrow(() -> new UnsatisfiedLinkError(path + " is not in " + module))
-                    .toURL();
-            }
         }
     }
 }

@@ -1,6 +1,7 @@
 package dev.starling.tensor.cpu.onednn;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import java.io.File;
 import java.net.URI;
@@ -10,9 +11,40 @@ import java.util.UUID;
 import java.util.jar.JarOutputStream;
 import java.util.zip.ZipEntry;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 class OneDnnTest {
+    /** Prints whether oneDNN is available. */
+    static final class Probe {
+        private Probe() {
+        }
+
+        public static void main(String[] arguments) {
+            System.out.println(OneDnn.available() ? "available" : OneDnn.description());
+        }
+    }
+
+    @Test
+    @Timeout(60)
+    void loadsFromAThreadWithLittleStack() throws Exception {
+        Process process = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+            "-Xss512k", "-XX:+UseSerialGC", "-Xmx256m", "--enable-native-access=ALL-UNNAMED", "-cp",
+            System.getProperty("java.class.path"), Probe.class.getName()).redirectErrorStream(true).start();
+        try {
+            assertThat(new String(process.getInputStream().readAllBytes()).strip()).isEqualTo("available");
+        } finally {
+            process.destroyForcibly();
+        }
+    }
+
+    @Test
+    void findsAFileOfAModuleInTheRuntimeImage() throws Exception {
+        assertThat(OneDnn.inModule("java.base", "java/lang/Object.class")).hasProtocol("jrt");
+        assertThatThrownBy(() -> OneDnn.inModule("no.such", "file")).isInstanceOf(UnsatisfiedLinkError.class)
+            .hasMessageContaining("runtime image").hasMessageContaining("has to resolve no.such");
+    }
+
     @Test
     void extractsTheLibraryInAnInterruptedThread(@TempDir Path directory) throws Exception {
         // JavaCPP's cache has a folder with the name of the jar.
