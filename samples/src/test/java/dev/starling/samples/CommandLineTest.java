@@ -9,6 +9,8 @@ import dev.starling.transport.Transport;
 import dev.starling.transport.spi.WireProvider;
 import java.io.DataOutputStream;
 import java.io.IOException;
+import java.io.PrintWriter;
+import java.io.StringWriter;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -30,6 +32,15 @@ class CommandLineTest {
 
     @TempDir
     Path dir;
+
+    @Test
+    void reportsAnInvalidOptionInAFewLines() {
+        StringWriter errors = new StringWriter();
+        int code = Main.commandLine().setErr(new PrintWriter(errors, true)).execute("train", "digits", "--epochz", "3");
+        assertThat(code).isEqualTo(2);
+        assertThat(errors.toString()).contains("Unknown option", "--epochz").contains("./starling train digits --help")
+                .hasLineCount(3);
+    }
 
     @ParameterizedTest
     @CsvSource({"ring, 2, 2, 0.5"})

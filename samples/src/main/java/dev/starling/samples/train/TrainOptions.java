@@ -1,6 +1,7 @@
 package dev.starling.samples.train;
 
 import dev.starling.tensor.DType;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.Locale;
@@ -75,6 +76,15 @@ final class TrainOptions {
     String badValue() {
         if (explain != null && Boolean.FALSE.equals(captured)) {
             return "--explain shows a captured step; omit --no-captured";
+        }
+        if (curve != null && !curve.toString().matches("(?s).*[.](png|svg)")) {
+            return "--curve must name a file that ends in .png or .svg, got " + curve;
+        }
+        for (Path file : new Path[] {explain, profile}) {
+            if (file != null && (Files.isDirectory(file) || !Files.isDirectory(file.toAbsolutePath().getParent()))) {
+                return (file == explain ? "--explain" : "--profile") + " must name a file in a directory that exists, "
+                        + "got " + file;
+            }
         }
         if ((resume || skipDamaged) && checkpoints == null) {
             return (resume ? "--resume" : "--skip-damaged") + " needs the directory of the checkpoints: add "

@@ -105,6 +105,8 @@ class DbnTest {
         "--labels -1 | --labels must be positive, got -1", "--labels 0 | --labels must be positive, got 0",
         "--dropout 1 | less than 1, got 1.0",
         "--precision bf16 | dbn computes free energies, which need f32",
+        "--curve x.txt | --curve must name a file that ends in .png or .svg, got x.txt",
+        "--profile /none/x.html | --profile must name a file in a directory that exists, got /none/x.html",
         "--captured | replay one kind of step", "--explain x.html | replay one kind of step",
         "--labels 20001 | --labels must be at most the 20000 training images, got 20001"})
     void reportsInvalidOptions(String arguments, String problem) {
