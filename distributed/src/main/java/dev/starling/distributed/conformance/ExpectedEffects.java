@@ -30,13 +30,15 @@ record ExpectedEffects(FaultPlan plan) {
      * only excludes it, and the others may have finished when it returns.
      */
     boolean isFairToRanks() {
-        if (plan.faults().stream().anyMatch(f -> f instanceof Fault.Break b && (b.first().equals(COORDINATOR)
-                || b.second().equals(COORDINATOR)))) {
-            return false;
-        }
         List<String> ranks = plan.ranks().stream().filter(r -> !r.equals(COORDINATOR)).toList();
-        return ranks.stream().noneMatch(a -> isMortal(a) || ranks.stream().anyMatch(b -> !a.equals(b)
-                && isHarmed(a, b)));
+        return ranks.stream().noneMatch(a -> isMortal(a) || mayBeLostAlone(a) || ranks.stream()
+                .anyMatch(b -> !a.equals(b) && isHarmed(a, b)));
+    }
+
+    /** Returns whether the coordinator may lose a rank while it keeps others. */
+    private boolean mayBeLostAlone(String rank) {
+        return isHarmed(rank, COORDINATOR) && (length(plan.faults(), rank, COORDINATOR) < NOTICED_NS
+                || plan.faults().stream().anyMatch(f -> f instanceof Fault.Break && isBetween(f, rank, COORDINATOR)));
     }
 
     /** Returns whether any two live processes may lose each other. */
