@@ -347,7 +347,8 @@ public final class Storage {
             whole = host.segment(Objects.requireNonNull(owner.block));
             owner.memory = whole;
         }
-        return whole.asSlice(address - whole.address(), length);
+        // A view without elements may begin outside of the memory.
+        return whole.asSlice(length == 0 ? 0 : address - whole.address(), length);
     }
 
     /** Returns the allocator of the memory, or {@code null} if it was lent or is foreign. */

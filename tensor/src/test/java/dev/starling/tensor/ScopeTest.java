@@ -265,4 +265,13 @@ class ScopeTest {
                     .isInstanceOf(IllegalStateException.class);
         }
     }
+
+    @Test
+    void aViewWithoutElementsHasASegmentWithoutBytes() {
+        try (Scope scope = Scope.open()) {
+            Tensor beyond = Tensor.ones(0, 1000).narrow(1, 500, 10);
+            assertThat(beyond.segment().byteSize()).isZero();
+            assertThat(beyond.readOnlySegment().byteSize()).isZero();
+        }
+    }
 }

@@ -369,7 +369,8 @@ public final class Launch implements AutoCloseable {
             }
         } else {
             succeeded |= worker;
-            if (worker && coordinator != null && onlyRestartedWorkersRun()) {
+            // One that was not restarted may have been stopped, and rejoins.
+            if (worker && coordinator != null && !isWorkerRunning(1)) {
                 coordinator.endWhenEmpty();
             }
         }
@@ -410,19 +411,20 @@ public final class Launch implements AutoCloseable {
         }
     }
 
-    /** Returns whether every worker that runs was restarted. Another one may have been stopped, and rejoins. */
-    private boolean onlyRestartedWorkersRun() {
+    /** Returns whether a worker runs that was started at most {@code mostStarts} times. */
+    private boolean isWorkerRunning(int mostStarts) {
         for (int rank = 0; rank < launcher.processes - launcher.servers; rank++) {
-            if (!current[rank].hasEnded && starts[rank] == 1) {
-                return false;
+            if (!current[rank].hasEnded && starts[rank] <= mostStarts) {
+                return true;
             }
         }
-        return true;
+        return false;
     }
 
-    /** Returns whether a restarted worker came too late: another one had finished the run, and the group has ended. */
+    /** Returns whether a restarted worker is not needed: another one has finished the run, and no member is left. */
     private boolean isLeftBehind(RankProcess process) {
-        return succeeded && starts[process.rank] > 1 && coordinator != null && coordinator.awaitDone(Duration.ZERO);
+        return succeeded && starts[process.rank] > 1 && coordinator != null && coordinator.failure() == null
+                && (!isWorkerRunning(Integer.MAX_VALUE) || coordinator.awaitDone(Duration.ZERO));
     }
 
     /**

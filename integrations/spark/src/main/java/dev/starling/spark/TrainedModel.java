@@ -91,18 +91,22 @@ public final class TrainedModel {
     /**
      * Writes a file of any Hadoop file system; replaces an existing one.
      *
-     * @throws UncheckedIOException if it cannot be written; an existing file is then as it was
+     * @throws UncheckedIOException if it cannot be written; an existing file is then as it was. Where the file
+     *     system cannot replace a file in one step, it may be missing; the new one is then beside it, with a longer
+     *     name
      */
     public void save(String address, Configuration hadoop) {
         Path path = new Path(address);
         Path draft = path.suffix("." + UUID.randomUUID());
         try {
             FileSystem files = path.getFileSystem(hadoop);
+            write(files, draft);
             try {
-                write(files, draft);
                 SharedFiles.replace(files, draft, path);
             } catch (IOException e) {
-                files.delete(draft, false);
+                if (files.exists(path)) {
+                    files.delete(draft, false);
+                }
                 throw e;
             }
         } catch (IOException e) {
@@ -113,6 +117,9 @@ public final class TrainedModel {
     private void write(FileSystem files, Path path) throws IOException {
         try (OutputStream out = files.create(path, true)) {
             out.write(weights);
+        } catch (IOException e) {
+            files.delete(path, false);
+            throw e;
         }
     }
 

@@ -217,7 +217,7 @@ public final class Checkpoint {
             try {
                 return Optional.of(open(manifests.getLast()));
             } catch (CheckpointException e) {
-                if (Files.exists(manifests.getLast(), LinkOption.NOFOLLOW_LINKS)) {
+                if (!isMissing(manifests.getLast())) {
                     throw e;
                 }
                 // Another thread or process has pruned it after it saved a later one.
@@ -241,6 +241,9 @@ public final class Checkpoint {
             for (Path manifest : manifests.reversed()) {
                 try {
                     Checkpoint found = open(manifest);
+                    if (damages.keySet().stream().anyMatch(Checkpoint::isMissing)) {
+                        break;
+                    }
                     setAside(damages, found.step);
                     return Optional.of(found);
                 } catch (CheckpointException e) {
@@ -251,7 +254,7 @@ public final class Checkpoint {
                     damages.put(manifest, e);
                 }
             }
-            damages.keySet().removeIf(manifest -> !Files.exists(manifest, LinkOption.NOFOLLOW_LINKS));
+            damages.keySet().removeIf(Checkpoint::isMissing);
             if (damages.size() == manifests.size()) {
                 CheckpointException latest = damages.firstEntry().getValue();
                 throw new CheckpointException(directory, "has no intact checkpoint; the latest, " + latest.path() + ", "
@@ -262,6 +265,10 @@ public final class Checkpoint {
             manifests = manifests(directory);
         }
         return Optional.empty();
+    }
+
+    private static boolean isMissing(Path file) {
+        return Files.notExists(file, LinkOption.NOFOLLOW_LINKS);
     }
 
     /** Renames manifests of damaged checkpoints, so that they do not count as the latest checkpoints. */

@@ -1,19 +1,24 @@
 package dev.starling.nn.serve;
 
 import dev.starling.nn.serve.PredictionException.Reason;
-import java.util.ArrayDeque;
 import java.util.List;
-import java.util.concurrent.locks.Condition;
-import java.util.concurrent.locks.ReentrantLock;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
+import org.jspecify.annotations.Nullable;
 
-/** The requests that wait for a batch. Any number of threads add requests, one takes them. */
+/**
+ * The requests that wait for a batch. Any number of threads add requests, one takes them. That one waits for no other:
+ * virtual threads that try again at once when they are refused can keep one that has a lock from running.
+ */
 final class RequestQueue {
-    private final ReentrantLock lock = new ReentrantLock();
-    private final Condition arrived = lock.newCondition();
-    private final ArrayDeque<Request> waiting = new ArrayDeque<>();
+    private final Queue<Request> waiting = new ConcurrentLinkedQueue<>();
+    /** The number of requests that wait or are about to be added. */
+    private final AtomicInteger count = new AtomicInteger();
     private final int capacity;
-    /** The number of waiting requests, which changes with the lock held. */
-    private volatile int count;
+    /** The thread that waits in {@link #take}, or {@code null}. */
+    private volatile @Nullable Thread taker;
     private volatile boolean closed;
 
     RequestQueue(int capacity) {
@@ -22,39 +27,25 @@ final class RequestQueue {
 
     /** Adds a request, without waiting. */
     void add(Request request) {
-        if (!tryAdd(request)) {
-            throw closed ? closedException() : new PredictionException(Reason.REFUSED, "maxQueue " + capacity
+        if (closed) {
+            throw closedException();
+        }
+        if (count.getAndUpdate(n -> n < capacity ? n + 1 : n) >= capacity) {
+            throw new PredictionException(Reason.REFUSED, "maxQueue " + capacity
                     + " is reached: that many requests wait; retry later, or serve with more threads or processes");
         }
-    }
-
-    private boolean tryAdd(Request request) {
-        // Callers that are refused and try again at once would keep the taking thread from the lock.
-        if (closed || count >= capacity) {
-            return false;
+        waiting.add(request);
+        // The taking thread may have ended before it could find the request.
+        if (closed && waiting.remove(request)) {
+            throw closedException();
         }
-        lock.lock();
-        try {
-            if (closed || count >= capacity) {
-                return false;
-            }
-            waiting.add(request);
-            count = waiting.size();
-            arrived.signal();
-            return true;
-        } finally {
-            lock.unlock();
-        }
+        LockSupport.unpark(taker);
     }
 
     /** Removes a request whose caller has given up, if it is still there, so that another one has its place. */
     void remove(Request request) {
-        lock.lock();
-        try {
-            waiting.remove(request);
-            count = waiting.size();
-        } finally {
-            lock.unlock();
+        if (waiting.remove(request)) {
+            count.decrementAndGet();
         }
     }
 
@@ -70,48 +61,51 @@ final class RequestQueue {
      * @return false if the queue is closed and empty
      */
     boolean take(List<Request> batch, int maxBatch, long delayNanos) {
-        lock.lock();
+        taker = Thread.currentThread();
         try {
-            while (waiting.isEmpty()) {
-                if (closed) {
+            boolean last = closed;
+            Request first = waiting.peek();
+            while (first == null) {
+                if (last) {
                     return false;
                 }
-                arrived.awaitUninterruptibly();
+                park(Long.MAX_VALUE);
+                last = closed;
+                first = waiting.peek();
             }
-            awaitOthers(maxBatch, delayNanos);
-            while (!waiting.isEmpty() && batch.size() < maxBatch) {
-                Request next = waiting.removeFirst();
-                if (next.isWaiting()) {
-                    batch.add(next);
+            awaitOthers(first, maxBatch, delayNanos);
+            Request next = first;
+            while (next != null && batch.size() < maxBatch) {
+                next = waiting.poll();
+                if (next != null) {
+                    count.decrementAndGet();
+                    if (next.isWaiting()) {
+                        batch.add(next);
+                    }
                 }
             }
-            count = waiting.size();
             return true;
         } finally {
-            lock.unlock();
+            taker = null;
         }
     }
 
-    private void awaitOthers(int maxBatch, long delayNanos) {
-        long left = delayNanos - (System.nanoTime() - waiting.getFirst().startNanos());
-        try {
-            while (left > 0 && waiting.size() < maxBatch && !closed) {
-                left = arrived.awaitNanos(left);
-            }
-        } catch (InterruptedException e) {
-            // Only the model's own code can interrupt this thread; the batch then starts early.
-            return;
+    private void awaitOthers(Request first, int maxBatch, long delayNanos) {
+        long left = delayNanos - (System.nanoTime() - first.startNanos());
+        while (left > 0 && count.get() < maxBatch && !closed && !park(left)) {
+            left = delayNanos - (System.nanoTime() - first.startNanos());
         }
+    }
+
+    /** Returns whether the thread was interrupted, which only the model's own code can do, and clears that. */
+    private boolean park(long atMostNanos) {
+        LockSupport.parkNanos(this, atMostNanos);
+        return Thread.interrupted();
     }
 
     /** Refuses requests from now on; {@link #take} still returns those that wait. */
     void close() {
-        lock.lock();
-        try {
-            closed = true;
-            arrived.signal();
-        } finally {
-            lock.unlock();
-        }
+        closed = true;
+        LockSupport.unpark(taker);
     }
 }

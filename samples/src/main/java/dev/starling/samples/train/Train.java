@@ -55,6 +55,9 @@ public final class Train implements Runnable {
             try {
                 LaunchedProcess process = LaunchedProcess.fromEnvironment().orElse(null);
                 String problem = Team.problem(teamOptions, process);
+                if (problem == null && process == null) {
+                    problem = options.badFile();
+                }
                 if (problem != null) {
                     throw new ParameterException(spec.commandLine(), problem);
                 }

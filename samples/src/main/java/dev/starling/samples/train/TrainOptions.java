@@ -80,12 +80,6 @@ final class TrainOptions {
         if (curve != null && !curve.toString().matches("(?s).*[.](png|svg)")) {
             return "--curve must name a file that ends in .png or .svg, got " + curve;
         }
-        for (Path file : new Path[] {explain, profile}) {
-            if (file != null && (Files.isDirectory(file) || !Files.isDirectory(file.toAbsolutePath().getParent()))) {
-                return (file == explain ? "--explain" : "--profile") + " must name a file in a directory that exists, "
-                        + "got " + file;
-            }
-        }
         if ((resume || skipDamaged) && checkpoints == null) {
             return (resume ? "--resume" : "--skip-damaged") + " needs the directory of the checkpoints: add "
                     + "--checkpoints DIR";
@@ -104,6 +98,19 @@ final class TrainOptions {
         return positive.entrySet().stream().filter(e -> e.getValue() != null && !(e.getValue().doubleValue() > 0))
                 .map(e -> e.getKey() + " must be positive, got " + e.getValue() + "; omit it for the default")
                 .findFirst().orElse(null);
+    }
+
+    /**
+     * Returns the message on a file that this process, or the first one that it starts, cannot write, or {@code null}.
+     */
+    String badFile() {
+        for (Path file : new Path[] {explain, profile}) {
+            if (file != null && (Files.isDirectory(file) || !Files.isDirectory(file.toAbsolutePath().getParent()))) {
+                return (file == explain ? "--explain" : "--profile") + " must name a file in a directory that exists, "
+                        + "got " + file;
+            }
+        }
+        return null;
     }
 
     boolean isOnGpu() {

@@ -33,7 +33,7 @@ public final class HostAllocator implements Allocator {
     private static final class Arenas implements MemorySource {
         /** By the address of the memory. */
         private final NavigableMap<Long, Arena> arenas = new ConcurrentSkipListMap<>();
-        /** Arenas to close: a system call of a thread that still uses a segment of one prevents that. */
+        /** Arenas to close, at the next {@link #free} if a system call of another thread still uses a segment. */
         private final List<Arena> freed = new ArrayList<>();
 
         @Override
@@ -61,10 +61,10 @@ public final class HostAllocator implements Allocator {
         @Override
         public void free(long address) {
             freed.add(Objects.requireNonNull(arenas.remove(address)));
-            freed.removeIf(Arenas::isClosed);
+            freed.removeIf(Arenas::tryClose);
         }
 
-        private static boolean isClosed(Arena arena) {
+        private static boolean tryClose(Arena arena) {
             try {
                 arena.close();
                 return true;

@@ -206,6 +206,9 @@ public final class EmbeddingRows implements AutoCloseable {
         try {
             map.put(rowKey, stamped);
         } catch (IllegalStateException e) {
+            if (map.isClosed() || map.longSize() < table.rows()) {
+                throw e;
+            }
             throw new ServerException("table " + table.name() + " is full: " + file + " has " + map.longSize()
                     + " rows, and a capacity of " + table.rows() + "; build the table with more rows, give its servers "
                     + "empty directories, and resume from a checkpoint", e);
