@@ -27,7 +27,7 @@ final class Operands {
     /** Refuses to change a tensor whose elements share memory: any of several writes to one could be the last. */
     private static void requireDistinct(Op op, Tensor x) {
         for (int d = 0; d < x.rank(); d++) {
-            if (x.strides()[d] == 0 && x.size(d) > 1 && x.count() > 0) {
+            if (x.stride(d) == 0 && x.size(d) > 1 && x.count() > 0) {
                 throw new TensorException(TensorException.Problem.ARGUMENT, op.name(), List.of(x.spec()),
                         "cannot change an expanded tensor: it repeats its elements along dimension " + d,
                         "change the tensor that was expanded, or a copy()");
@@ -98,7 +98,8 @@ final class Operands {
             // Offsets and strides, in elements, then say nothing about common bytes.
             return a.sharesMemoryWith(b);
         }
-        return a.sharesMemoryWith(b) && !(a.offset() == b.offset() && Arrays.equals(a.strides(), b.strides()))
+        return a.sharesMemoryWith(b)
+                && !(a.offset() == b.offset() && Arrays.equals(a.sharedStrides(), b.sharedStrides()))
                 && extreme(a, -1) <= extreme(b, 1) && extreme(b, -1) <= extreme(a, 1);
     }
 
@@ -106,7 +107,7 @@ final class Operands {
     private static long extreme(Tensor x, int sign) {
         long offset = x.offset();
         for (int d = 0; d < x.rank(); d++) {
-            long span = (x.size(d) - 1) * x.strides()[d];
+            long span = (x.size(d) - 1) * x.stride(d);
             offset += span * sign > 0 ? span : 0;
         }
         return offset;

@@ -20,6 +20,8 @@ public final class Shape {
     private final long[] dims;
     private final long count;
     private final long[] strides;
+    /** The last strides of a tensor of this shape that is not row-major. */
+    private volatile long @Nullable [] otherStrides;
     /** The spec that was made last. */
     private @Nullable Spec spec;
 
@@ -130,12 +132,27 @@ public final class Shape {
         return a;
     }
 
-    /**
-     * Returns the strides, in elements, of a row-major tensor of this shape. The array is shared and must not be
-     * changed.
-     */
+    /** Returns a copy of the strides, in elements, of a row-major tensor of this shape. */
     public long[] contiguousStrides() {
+        return strides.clone();
+    }
+
+    /** Returns {@link #contiguousStrides} without a copy, for backends. The array must not be changed. */
+    public long[] sharedStrides() {
         return strides;
+    }
+
+    /** Returns an array of these strides that only tensors have, so that the caller cannot change theirs. */
+    long[] ownStrides(long[] of) {
+        if (Arrays.equals(of, strides)) {
+            return strides;
+        }
+        long[] last = otherStrides;
+        if (last == null || !Arrays.equals(of, last)) {
+            last = of.clone();
+            otherStrides = last;
+        }
+        return last;
     }
 
     /** Returns the spec of a tensor of this shape, without making one if it is the same as the last. */

@@ -62,23 +62,24 @@ public final class Storage {
 
     /** Allocates a row-major tensor with undefined content in the current scope. */
     public static Tensor allocate(Spec spec) {
-        return allocate(spec, spec.shape().contiguousStrides());
+        return allocate(spec, spec.shape().sharedStrides());
     }
 
     /** Allocates a tensor with undefined content and these dense strides in elements, checked. */
     public static Tensor allocate(Spec spec, long[] strides) {
-        if (strides != spec.shape().contiguousStrides()) {
-            require("allocate", spec, strides, 0, spec.bytes());
+        long[] own = spec.shape().ownStrides(strides);
+        if (own != spec.shape().sharedStrides()) {
+            require("allocate", spec, own, 0, spec.bytes());
         }
         ThreadState thread = ThreadState.current();
-        Tensor lent = thread.interceptor.allocate(spec, strides);
+        Tensor lent = thread.interceptor.allocate(spec, own);
         if (lent != null) {
             return lent;
         }
         Allocator allocator = spec.device().backend().memory();
         Storage storage = new Storage(spec.device(), allocator, allocator.allocate(spec.bytes()), spec.bytes(), null);
         storage.own(thread.scope);
-        return new Tensor(storage, spec, strides, 0, thread);
+        return new Tensor(storage, spec, own, 0, thread);
     }
 
     private static VarHandle blockHandle() {
@@ -107,8 +108,9 @@ public final class Storage {
             throw new TensorException(TensorException.Problem.DEVICE, "view", List.of(spec),
                     "the memory is on " + device, "copy it with to(device)");
         }
-        require("view", spec, strides, offset, bytes);
-        return new Tensor(this, spec, strides, offset, ThreadState.current());
+        long[] own = spec.shape().ownStrides(strides);
+        require("view", spec, own, offset, bytes);
+        return new Tensor(this, spec, own, offset, ThreadState.current());
     }
 
     /**
@@ -125,10 +127,11 @@ public final class Storage {
                     "the memory must be open, on the same device and large enough; it has " + bytes + " bytes on "
                     + device, "lend from a larger tensor");
         }
-        require("lend", spec, strides, 0, spec.bytes());
+        long[] own = spec.shape().ownStrides(strides);
+        require("lend", spec, own, 0, spec.bytes());
         Storage storage = new Storage(device, null, null, spec.bytes(), null);
         storage.borrow(this, address());
-        return new Tensor(storage, spec, strides, 0, ThreadState.current());
+        return new Tensor(storage, spec, own, 0, ThreadState.current());
     }
 
     /**

@@ -63,7 +63,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
                     "needs " + spec.bytes() + " bytes, the segment has " + segment.byteSize(), "give a larger segment");
         }
         Storage storage = Storage.foreign(spec.device(), segment);
-        return new Tensor(storage, spec, spec.shape().contiguousStrides(), 0, ThreadState.current());
+        return new Tensor(storage, spec, spec.shape().sharedStrides(), 0, ThreadState.current());
     }
 
     /** Makes a tensor on the current device from a copy of the elements in {@code source}, a segment of any kind. */
@@ -392,8 +392,18 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
         return spec.shape().count();
     }
 
-    /** Returns the strides in elements. The array is shared and must not be changed. */
+    /** Returns the stride of dimension {@code axis} in elements; negative counts from the end. */
+    public long stride(int axis) {
+        return strides[spec.shape().axis(axis)];
+    }
+
+    /** Returns a copy of the strides in elements. */
     public long[] strides() {
+        return strides.clone();
+    }
+
+    /** Returns the strides in elements without a copy, for backends. The array must not be changed. */
+    public long[] sharedStrides() {
         return strides;
     }
 
@@ -421,7 +431,7 @@ public final class Tensor implements Arithmetic, Reductions, Shaping, Indexing, 
 
     /** Returns whether the elements are in row-major order without gaps. */
     public boolean isContiguous() {
-        long[] dense = spec.shape().contiguousStrides();
+        long[] dense = spec.shape().sharedStrides();
         if (strides == dense) {
             return true;
         }

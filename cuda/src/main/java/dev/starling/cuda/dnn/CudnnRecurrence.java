@@ -225,7 +225,7 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
 
     /** Returns a view of a dense tensor with its first dimension reversed. */
     private static Tensor reversed(Tensor x) {
-        long[] strides = x.strides().clone();
+        long[] strides = x.strides();
         long last = x.offset() + (x.size(0) - 1) * strides[0];
         strides[0] = -strides[0];
         return x.storage().view(x.spec(), strides, last);

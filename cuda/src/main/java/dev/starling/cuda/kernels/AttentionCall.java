@@ -43,15 +43,15 @@ public record AttentionCall(DType type, long batch, long heads, long queries, lo
         /** Returns an operand's strides if heads do not overlap and rows begin at 16-byte multiples, else nothing. */
         private static Optional<Rows> of(Tensor x, Tensor q, int rank) {
             long unit = ALIGNMENT / x.dtype().bytes();
-            boolean fits = x.rank() == rank && x.strides()[rank - 1] == 1 && x.size(-1) % unit == 0
+            boolean fits = x.rank() == rank && x.stride(rank - 1) == 1 && x.size(-1) % unit == 0
                     && x.address() % ALIGNMENT == 0;
             for (int d = 0; fits && d < rank - 1; d++) {
                 boolean repeats = d < rank - 2 && x.size(d) != q.size(d);
-                fits = !repeats && x.strides()[d] > 0 && (x.size(d) == 1 || x.strides()[d] % unit == 0);
+                fits = !repeats && x.stride(d) > 0 && (x.size(d) == 1 || x.stride(d) % unit == 0);
             }
             return !fits ? Optional.empty() : Optional.of(new Rows(
-                    rank < 4 ? x.size(-2) * x.size(-1) : x.strides()[0],
-                    rank < 3 ? x.size(-2) * x.size(-1) : x.strides()[rank - 3], x.strides()[rank - 2]));
+                    rank < 4 ? x.size(-2) * x.size(-1) : x.stride(0),
+                    rank < 3 ? x.size(-2) * x.size(-1) : x.stride(rank - 3), x.stride(rank - 2)));
         }
     }
 

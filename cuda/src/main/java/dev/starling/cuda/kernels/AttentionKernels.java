@@ -99,12 +99,12 @@ public final class AttentionKernels implements Kernels<Attention> {
         Layout queries = Layout.rowMajor(dots.shape(), Relabelled.view(g, dots.shape(), lead(g), g.offset()),
                 Relabelled.view(y, dots.shape(), lead(y), y.offset()));
         launcher.launch(new AttentionKernel("dots", g.dtype(), 1)).tensor(dots).tensor(g).tensor(y)
-                .i64(g.strides()[last]).i64(y.strides()[last]).i64(g.size(last)).layout(queries, 2)
+                .i64(g.stride(last)).i64(y.stride(last)).i64(g.size(last)).layout(queries, 2)
                 .threads(dots.count() * WARP);
     }
 
     private static long[] lead(Tensor x) {
-        return Arrays.copyOf(x.strides(), x.rank() - 1);
+        return Arrays.copyOf(x.sharedStrides(), x.rank() - 1);
     }
 
     private Launch launch(String function, DType type, int chunks, Operands in) {
@@ -113,7 +113,7 @@ public final class AttentionKernels implements Kernels<Attention> {
 
     private static Launch slopes(Launch launch, Tensor g, Tensor logs, Tensor dots) {
         int row = g.rank() - 2;
-        return launch.tensor(g).i64(g.strides()[row]).i64(g.strides()[row + 1]).tensor(logs).tensor(dots);
+        return launch.tensor(g).i64(g.stride(row)).i64(g.stride(row + 1)).tensor(logs).tensor(dots);
     }
 
     private static int tiles(Tensor x) {
@@ -150,14 +150,14 @@ public final class AttentionKernels implements Kernels<Attention> {
         }
 
         long row(Tensor y) {
-            return y.strides()[y.rank() - 2];
+            return y.stride(y.rank() - 2);
         }
 
         /** Appends the struct {@code Attention}. */
         Launch pass(Launch launch) {
             launch.tensor(q).tensor(k).tensor(v).tensor(mask);
             for (Tensor x : new Tensor[] {q, k, v}) {
-                launch.i64(row(x)).i64(x.strides()[x.rank() - 1]);
+                launch.i64(row(x)).i64(x.stride(x.rank() - 1));
             }
             launch.i64(mask == null ? 0 : Layout.stride(mask, -2)).i64(mask == null ? 0 : Layout.stride(mask, -1));
             launch.i64(q.size(-2)).i64(k.size(-2)).i64(q.size(-1)).i64(v.size(-1)).f64(op.scale());

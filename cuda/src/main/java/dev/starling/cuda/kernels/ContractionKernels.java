@@ -70,12 +70,12 @@ public final class ContractionKernels implements Kernels<Contraction> {
         }
         Shape matrix = Shape.of(x.shape().slice(0, x.rank() - 1).count(), x.size(-1));
         Tensor dense = launcher.dense(x);
-        return Relabelled.view(dense, matrix, matrix.contiguousStrides(), dense.offset());
+        return Relabelled.view(dense, matrix, matrix.sharedStrides(), dense.offset());
     }
 
     private Answer weightGradient(Tensor g, Tensor x, Tensor w, Tensor bias) {
         Tensor transposed = Relabelled.view(g, Shape.of(g.size(1), g.size(0)),
-                new long[] {g.strides()[1], g.strides()[0]}, g.offset());
+                new long[] {g.stride(1), g.stride(0)}, g.offset());
         Supplier<Answer> sum = () -> sums.compute(OVER_ROWS, g, bias);
         return w.count() == 0 ? sum.get()
                 : fused(Multiplication.of(transposed, x, w), ProductEpilogue.COLUMN_SUMS, bias, w, sum);

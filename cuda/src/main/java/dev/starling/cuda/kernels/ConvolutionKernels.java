@@ -73,7 +73,7 @@ public final class ConvolutionKernels implements Kernels<Convolution> {
         Tensor bias = in.length == 3 ? in[2] : null;
         if (y.count() > 0) {
             Launch launch = launch("forward", y.dtype(), op.epilogue() == Epilogue.RELU).tensor(y).tensor(in[0])
-                    .tensor(in[1]).tensor(bias).i64(bias == null ? 0 : bias.strides()[0]);
+                    .tensor(in[1]).tensor(bias).i64(bias == null ? 0 : bias.stride(0));
             problem(launch, op.geometry(), in[0], in[1], y);
             tiles(launch, y.count() / y.size(1), y.size(1), op.geometry().groups(), 1);
         }

@@ -56,7 +56,7 @@ public final class CrossEntropyKernels implements Kernels<CrossEntropy> {
         Rows rows = rows(x);
         int fault = launcher.faults().register(op, 0, x.size(1) - 1, in);
         Launch launch = launcher.launch(new CrossEntropyKernel("gradient", x.dtype(), target.dtype(), rows));
-        launch.tensor(dx).tensor(g).i64(g.strides()[0]).tensor(x).tensor(kept);
+        launch.tensor(dx).tensor(g).i64(g.stride(0)).tensor(x).tensor(kept);
         end(launch, target, x, op.smoothing(), op.ignored());
         rows.launch(launch.fault(fault), target.count());
     }
@@ -66,7 +66,7 @@ public final class CrossEntropyKernels implements Kernels<CrossEntropy> {
     }
 
     private static void end(Launch launch, Tensor target, Tensor x, double smoothing, long ignored) {
-        launch.tensor(target).i64(target.strides()[0]).i32((int) x.size(0)).i32((int) x.size(1))
+        launch.tensor(target).i64(target.stride(0)).i32((int) x.size(0)).i32((int) x.size(1))
                 .f64(smoothing / x.size(1)).f64(1 - smoothing).i64(ignored);
     }
 }

@@ -132,15 +132,15 @@ public final class ElementwiseKernels {
     static long[] strides(Tensor[] operands, Shape shape) {
         for (Tensor x : operands) {
             if (x.shape().equals(shape)) {
-                return !x.isContiguous() && isDense(x) ? x.strides() : shape.contiguousStrides();
+                return !x.isContiguous() && isDense(x) ? x.sharedStrides() : shape.sharedStrides();
             }
         }
-        return shape.contiguousStrides();
+        return shape.sharedStrides();
     }
 
     /** Returns whether the elements fill their memory, each at an address of its own. */
     private static boolean isDense(Tensor x) {
-        long[] strides = x.strides();
+        long[] strides = x.sharedStrides();
         Integer[] order = new Integer[strides.length];
         Arrays.setAll(order, i -> i);
         Arrays.sort(order, (i, j) -> Long.compare(strides[i], strides[j]));

@@ -96,7 +96,7 @@ final class Fold {
         if (outputs == 0) {
             return Answer.HANDLED;
         }
-        keptViews[operands.length] = Relabelled.view(result, keptShape, keptShape.contiguousStrides(), result.offset());
+        keptViews[operands.length] = Relabelled.view(result, keptShape, keptShape.sharedStrides(), result.offset());
         Layout kept = Layout.of(keptShape, keptViews);
         Layout fold = count == 0 ? Layout.folded(Shape.of(), true, new Tensor[operands.length])
                 : Layout.folded(foldShape, problem.numbered(), foldViews);
@@ -186,7 +186,7 @@ final class Fold {
         int n = 0;
         for (int d = 0; d < strides.length; d++) {
             if (axes.contains(d) == folded) {
-                strides[n++] = x.strides()[d];
+                strides[n++] = x.stride(d);
             }
         }
         return java.util.Arrays.copyOf(strides, n);

@@ -58,7 +58,7 @@ public final class HostFallback implements Kernels<Op> {
         Spec spec = new Spec(x.dtype(), Shape.of(bytes / x.dtype().bytes()), Device.reference());
         Tensor memory = Storage.allocate(spec);
         backend.download(first(x), memory.address(), bytes);
-        return memory.storage().view(spec.with(x.shape()), x.strides(),
+        return memory.storage().view(spec.with(x.shape()), x.sharedStrides(),
                 (x.address() - first(x)) / x.dtype().bytes());
     }
 
@@ -66,7 +66,7 @@ public final class HostFallback implements Kernels<Op> {
     private static long first(Tensor x) {
         long lowest = 0;
         for (int d = 0; d < x.rank(); d++) {
-            lowest += Math.min(0, x.strides()[d] * (x.size(d) - 1));
+            lowest += Math.min(0, x.stride(d) * (x.size(d) - 1));
         }
         return x.count() == 0 ? x.address() : x.address() + lowest * x.dtype().bytes();
     }
@@ -74,7 +74,7 @@ public final class HostFallback implements Kernels<Op> {
     private static long extent(Tensor x) {
         long span = 1;
         for (int d = 0; d < x.rank(); d++) {
-            span += Math.abs(x.strides()[d] * (x.size(d) - 1));
+            span += Math.abs(x.stride(d) * (x.size(d) - 1));
         }
         return x.count() == 0 ? 0 : span * x.dtype().bytes();
     }

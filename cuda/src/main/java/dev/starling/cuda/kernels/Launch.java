@@ -162,9 +162,9 @@ final class Launch {
 
     /** Appends the strides of images or weights with three spatial dimensions, 0 for those that are absent. */
     Launch imageStrides(Tensor x) {
-        i64(x.strides()[0]).i64(x.strides()[1]);
+        i64(x.stride(0)).i64(x.stride(1));
         for (int d = x.rank() - 3; d < x.rank(); d++) {
-            i64(d < 2 ? 0 : x.strides()[d]);
+            i64(d < 2 ? 0 : x.stride(d));
         }
         return this;
     }

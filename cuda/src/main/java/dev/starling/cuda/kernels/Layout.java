@@ -94,7 +94,7 @@ final class Layout {
     /** Returns the stride of a dimension, counted from the end as -1, -2, …; 0 where the operand is broadcast. */
     static long stride(Tensor x, int fromEnd) {
         int own = x.rank() + fromEnd;
-        return own < 0 || x.size(own) == 1 ? 0 : x.strides()[own];
+        return own < 0 || x.size(own) == 1 ? 0 : x.stride(own);
     }
 
     /** Sorts the dimensions by the first operand's strides, the largest first. */

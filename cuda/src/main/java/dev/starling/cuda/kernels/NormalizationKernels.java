@@ -102,7 +102,7 @@ public final class NormalizationKernels implements Kernels<Normalization> {
         Tensor table = Storage.allocate(new Spec(Types.sums(x.dtype()), Shape.of(2, channels), x.device()));
         Answer answer = Fold.run(launcher, new Sums("Moments", x.dtype(), in[1].dtype(), false), others(x), results[1],
                 l -> l.tensor(x).tensor(in[1]).tensor(in[2]).tensor(results[1]).tensor(results[2]).tensor(table)
-                        .i64(x.strides()[1]).i64(channels).i64(x.count() / channels).f64(op.epsilon()), x);
+                        .i64(x.stride(1)).i64(channels).i64(x.count() / channels).f64(op.epsilon()), x);
         if (answer.isHandled()) {
             String expression = relu ? "a * b + c <= 0 ? C(0) : a * b + c" : "a * b + c";
             launcher.elementwise().apply(expression, NONE, results[0], x, alongChannels(table, 0, x),
@@ -182,8 +182,8 @@ public final class NormalizationKernels implements Kernels<Normalization> {
         Shape matrix = Shape.of(rows, size);
         return Fold.run(launcher, new Sums("LayerSums", x.dtype(), in[2].dtype(), false), new Axes(1), results[1],
                 l -> l.tensor(g).tensor(x).tensor(in[3]).tensor(in[4]).tensor(results[1]).tensor(results[2]),
-                Relabelled.view(g, matrix, matrix.contiguousStrides(), g.offset()),
-                Relabelled.view(x, matrix, matrix.contiguousStrides(), x.offset()));
+                Relabelled.view(g, matrix, matrix.sharedStrides(), g.offset()),
+                Relabelled.view(x, matrix, matrix.sharedStrides(), x.offset()));
     }
 
     /**
@@ -205,6 +205,6 @@ public final class NormalizationKernels implements Kernels<Normalization> {
         Arrays.fill(dims, 1);
         dims[1] = x.size(1);
         Shape shape = Shape.of(dims);
-        return Relabelled.view(table, shape, shape.contiguousStrides(), table.offset() + first);
+        return Relabelled.view(table, shape, shape.sharedStrides(), table.offset() + first);
     }
 }

@@ -33,16 +33,16 @@ public record Product(long m, long n, long k, long aRow, long aColumn, long bRow
         }
         int i = a.rank() - 2;
         int j = b.rank() - 2;
-        return new Product(y.dim(-2), y.dim(-1), a.size(-1), a.strides()[i], a.strides()[i + 1], b.strides()[j],
-                b.strides()[j + 1], y.slice(0, lead).dims(), as, bs).merged();
+        return new Product(y.dim(-2), y.dim(-1), a.size(-1), a.stride(i), a.stride(i + 1), b.stride(j),
+                b.stride(j + 1), y.slice(0, lead).dims(), as, bs).merged();
     }
 
     /** Returns the product {@code x [.., k] · weightᵀ [k, n]}. */
     public static Product ofLayer(Tensor x, Tensor weight) {
         int lead = x.rank() - 1;
-        return new Product(1, weight.size(0), weight.size(1), x.strides()[lead], x.strides()[lead],
-                weight.strides()[1], weight.strides()[0], x.shape().slice(0, lead).dims(),
-                Arrays.copyOf(x.strides(), lead), new long[lead]).merged();
+        return new Product(1, weight.size(0), weight.size(1), x.stride(lead), x.stride(lead),
+                weight.stride(1), weight.stride(0), x.shape().slice(0, lead).dims(),
+                Arrays.copyOf(x.sharedStrides(), lead), new long[lead]).merged();
     }
 
     private Product merged() {

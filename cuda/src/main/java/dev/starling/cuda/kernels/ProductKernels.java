@@ -41,7 +41,7 @@ public final class ProductKernels implements Products {
         long tiles = Math.ceilDiv(p.m(), (long) TILE) * Math.ceilDiv(p.n(), (long) TILE);
         launcher.launch(new ProductKernel("product", m.y().dtype(), relu)).tensor(m.y()).tensor(m.a()).tensor(m.b())
                 .tensor(bias).i64(p.m()).i64(p.n()).i64(p.k()).i64(p.aRow()).i64(p.aColumn()).i64(p.bRow())
-                .i64(p.bColumn()).i64(bias == null ? 0 : bias.strides()[0]).layout(batches, 2)
+                .i64(p.bColumn()).i64(bias == null ? 0 : bias.stride(0)).layout(batches, 2)
                 .grid(Math.toIntExact(tiles), (int) Math.min(p.batches(), MAX_ROWS_OF_BLOCKS), 1, TILE_THREADS);
         return Answer.HANDLED;
     }

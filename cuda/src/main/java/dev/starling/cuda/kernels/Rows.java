@@ -66,7 +66,7 @@ record Rows(int group, int items, int width) {
 
     /** Returns a view of a tensor without dimension {@code axis}: the first element of each line along it. */
     static Tensor firsts(Tensor x, int axis) {
-        return Relabelled.view(x, x.shape().without(axis), without(x.strides(), axis), x.offset());
+        return Relabelled.view(x, x.shape().without(axis), without(x.sharedStrides(), axis), x.offset());
     }
 
     static long[] without(long[] values, int axis) {

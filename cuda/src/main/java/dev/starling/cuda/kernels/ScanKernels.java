@@ -56,7 +56,7 @@ public final class ScanKernels implements Kernels<Scan> {
         Tensor firsts = Rows.firsts(y, axis);
         Layout lines = Layout.of(firsts.shape(), firsts, Rows.firsts(x, axis));
         long count = lines.count();
-        if (count >= MIN_COLUMNS && lines.stride(0, lines.rank() - 1) < y.strides()[axis]) {
+        if (count >= MIN_COLUMNS && lines.stride(0, lines.rank() - 1) < y.stride(axis)) {
             launch("columns", x, y).i64(begin(y, axis, reverse)).i64(begin(x, axis, reverse))
                     .i64(step(y, axis, reverse)).i64(step(x, axis, reverse)).i32((int) size).layout(lines, 2)
                     .threads(count);
@@ -84,10 +84,10 @@ public final class ScanKernels implements Kernels<Scan> {
 
     /** Returns the address of the first line's element at which the running sum begins. */
     private static long begin(Tensor x, int axis, boolean reverse) {
-        return x.address() + (reverse ? (x.size(axis) - 1) * x.strides()[axis] * x.dtype().bytes() : 0);
+        return x.address() + (reverse ? (x.size(axis) - 1) * x.stride(axis) * x.dtype().bytes() : 0);
     }
 
     private static long step(Tensor x, int axis, boolean reverse) {
-        return reverse ? -x.strides()[axis] : x.strides()[axis];
+        return reverse ? -x.stride(axis) : x.stride(axis);
     }
 }

@@ -78,17 +78,17 @@ public final class SelectionKernels implements Kernels<Selection> {
 
     private void gather(Selection.Gather op, Tensor x, Tensor index, Tensor y) {
         int axis = op.axis();
-        long[] strides = x.strides().clone();
+        long[] strides = x.strides();
         strides[axis] = 0;
         int bytes = x.dtype().bytes();
         int fault = launcher.faults().register(op, x.size(axis), x, index);
         long[] done = new long[1];
-        Layout.rowMajor(index.shape().dims(), y.strides(), index.strides(), strides).inPieces(Layout.MAX_COUNT,
-                (layout, offsets) -> {
+        Layout.rowMajor(index.shape().dims(), y.sharedStrides(), index.sharedStrides(), strides)
+                .inPieces(Layout.MAX_COUNT, (layout, offsets) -> {
                     launcher.launch(new SelectionKernel("gather", word(bytes), index.dtype(), false))
                             .i64(y.address() + offsets[0] * bytes)
                             .i64(index.address() + offsets[1] * index.dtype().bytes())
-                            .i64(x.address() + offsets[2] * bytes).i64(x.size(axis)).i64(x.strides()[axis])
+                            .i64(x.address() + offsets[2] * bytes).i64(x.size(axis)).i64(x.stride(axis))
                             .i64(done[0]).fault(fault).layout(layout, 3).threads(layout.count());
                     done[0] += layout.count();
                 });
@@ -104,10 +104,10 @@ public final class SelectionKernels implements Kernels<Selection> {
         }
         Tensor keys = fromFront(op, index, axis, base.size(axis), in);
         Tensor places = sorting.places(keys, 1, false);
-        long[][] strides = {Rows.without(y.strides(), axis), Rows.without(source.strides(), axis)};
+        long[][] strides = {Rows.without(y.sharedStrides(), axis), Rows.without(source.sharedStrides(), axis)};
         launcher.launch(new SelectionKernel("scatter", Types.of(y.dtype()), DType.I64, add)).tensor(y)
                 .tensor(source).tensor(keys).tensor(places).i64(index.count()).i32((int) index.size(axis))
-                .i64(y.strides()[axis]).i64(source.strides()[axis])
+                .i64(y.stride(axis)).i64(source.stride(axis))
                 .layout(Layout.rowMajor(index.shape().without(axis).dims(), strides), 2).threads(index.count());
     }
 
@@ -144,7 +144,7 @@ public final class SelectionKernels implements Kernels<Selection> {
         Tensor keys = Storage.allocate(new Spec(DType.I64, Shape.of(index.count() / n, n), index.device()));
         int fault = launcher.faults().register(op, size, operands);
         launcher.launch(new SelectionKernel("from_front", "u8", index.dtype(), false)).tensor(keys).tensor(index)
-                .i64(index.count()).i32(n).i64(size).i64(index.strides()[axis])
+                .i64(index.count()).i32(n).i64(size).i64(index.stride(axis))
                 .i64(index.shape().slice(axis + 1, index.rank()).count()).fault(fault)
                 .layout(SortingKernels.lines(axis, index), 1).threads(index.count());
         return keys;

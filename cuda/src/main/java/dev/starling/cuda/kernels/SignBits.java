@@ -21,7 +21,7 @@ public final class SignBits {
         long words = rowBits / Integer.SIZE;
         Tensor bits = Storage.allocate(new Spec(DType.I32, Shape.of(x.size(0), words), x.device()));
         launcher.launch(new ProductKernels.ProductKernel("positive", x.dtype(), false)).tensor(bits).tensor(x)
-                .i64(x.size(0)).i64(x.size(1)).i64(x.strides()[0]).i64(x.strides()[1]).i64(words)
+                .i64(x.size(0)).i64(x.size(1)).i64(x.stride(0)).i64(x.stride(1)).i64(words)
                 .threads(x.size(0) * Math.ceilDiv(words, WARP) * WARP);
         return bits;
     }

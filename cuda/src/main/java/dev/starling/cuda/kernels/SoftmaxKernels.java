@@ -56,11 +56,11 @@ public final class SoftmaxKernels implements Kernels<Softmax> {
         Layout lines = Layout.of(firsts[0].shape(), firsts);
         long size = y.size(axis);
         long count = lines.count();
-        boolean columns = count >= MIN_COLUMNS && Math.abs(lines.stride(0, lines.rank() - 1)) < y.strides()[axis];
+        boolean columns = count >= MIN_COLUMNS && Math.abs(lines.stride(0, lines.rank() - 1)) < y.stride(axis);
         Rows rows = columns ? new Rows(MIN_COLUMNS, 0, 1) : Rows.of(size, y.dtype(), vectors(lines, axis, operands));
         Launch launch = launcher.launch(new SoftmaxKernel(logarithms, n, y.dtype(), columns, rows));
         launch.tensor(y).tensor(inputs[0]).tensor(inputs[n - 1]);
-        launch.i64(y.strides()[axis]).i64(inputs[0].strides()[axis]).i64(inputs[n - 1].strides()[axis]);
+        launch.i64(y.stride(axis)).i64(inputs[0].stride(axis)).i64(inputs[n - 1].stride(axis));
         launch.i32((int) size).layout(lines, n + 1);
         if (columns) {
             launch.threads(count);
@@ -73,7 +73,7 @@ public final class SoftmaxKernels implements Kernels<Softmax> {
     private static boolean vectors(Layout lines, int axis, Tensor... operands) {
         for (int k = 0; k < operands.length; k++) {
             Tensor x = operands[k];
-            boolean fits = x.strides()[axis] == 1 && x.address() % 16 == 0;
+            boolean fits = x.stride(axis) == 1 && x.address() % 16 == 0;
             for (int d = 0; d < lines.rank(); d++) {
                 fits &= lines.size(d) == 1 || lines.stride(k, d) * x.dtype().bytes() % 16 == 0;
             }

@@ -47,7 +47,7 @@ public final class SortingKernels implements Kernels<Sorting> {
             int k = Math.toIntExact(values.size(axis));
             launcher.launch(new SortingKernel("take_first", x.dtype(), run(n), descending)).tensor(values)
                     .tensor(indices).tensor(x).tensor(places).i64(values.count()).i32(n).i32(k)
-                    .i64(x.strides()[axis]).i64(values.strides()[axis]).i64(indices.strides()[axis])
+                    .i64(x.stride(axis)).i64(values.stride(axis)).i64(indices.stride(axis))
                     .layout(lines(axis, x, values, indices), 3).threads(values.count());
         }
         return Answer.HANDLED;
@@ -66,7 +66,7 @@ public final class SortingKernels implements Kernels<Sorting> {
         Tensor keys = Storage.allocate(new Spec(DType.I64, Shape.of(lines, n), x.device()));
         Tensor places = Storage.allocate(keys.spec().with(DType.I32));
         launcher.launch(new SortingKernel("sort_runs", x.dtype(), run, descending)).tensor(keys).tensor(places)
-                .tensor(x).i32(n).i64(x.strides()[axis]).layout(lines(axis, x), 1)
+                .tensor(x).i32(n).i64(x.stride(axis)).layout(lines(axis, x), 1)
                 .blocks(lines * runs, run / 2);
         if (runs > 1) {
             Tensor otherKeys = Storage.allocate(keys.spec());
@@ -100,7 +100,7 @@ public final class SortingKernels implements Kernels<Sorting> {
     static Layout lines(int axis, Tensor... tensors) {
         long[][] strides = new long[tensors.length][];
         for (int i = 0; i < tensors.length; i++) {
-            strides[i] = Rows.without(tensors[i].strides(), axis);
+            strides[i] = Rows.without(tensors[i].sharedStrides(), axis);
         }
         return Layout.rowMajor(tensors[0].shape().without(axis).dims(), strides);
     }

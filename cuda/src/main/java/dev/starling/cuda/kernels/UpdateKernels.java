@@ -174,7 +174,7 @@ public final class UpdateKernels {
     private Tensor[] flat(Update op, Tensor[] operands) {
         Tensor target = operands[0];
         boolean dense = target.isContiguous() || Layout.of(target.shape(), target).isDense(0);
-        long[] strides = dense ? target.strides() : target.shape().contiguousStrides();
+        long[] strides = dense ? target.sharedStrides() : target.shape().sharedStrides();
         Tensor[] flat = operands.clone();
         for (int k = 0; k < operands.length; k++) {
             Tensor x = operands[k];

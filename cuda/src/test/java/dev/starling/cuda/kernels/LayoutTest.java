@@ -56,7 +56,7 @@ class LayoutTest {
             for (int i = 0; i < 7; i++) {
                 for (int j = 0; j < 5; j++) {
                     for (int k = 0; k < 6; k++) {
-                        long at = i * x.strides()[0] + j * x.strides()[1] + k * x.strides()[2];
+                        long at = i * x.stride(0) + j * x.stride(1) + k * x.stride(2);
                         expected.put(30L * i + 6 * j + k, at + " " + j);
                     }
                 }

@@ -66,7 +66,7 @@ abstract class DeviceBuckets implements Reducer {
         BucketPlan.Place place = plan.places().get(entry);
         BucketPlan.Bucket bucket = plan.buckets().get(place.bucket());
         Tensor all = memory.get(place.bucket());
-        return all.storage().view(all.spec().with(shape), shape.contiguousStrides(),
+        return all.storage().view(all.spec().with(shape), shape.sharedStrides(),
                 (place.offset() - bucket.offset()) / bucket.dtype().bytes());
     }
 

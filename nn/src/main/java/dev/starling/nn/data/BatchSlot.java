@@ -139,7 +139,7 @@ final class BatchSlot implements Rows {
         Tensor[] lent = new Tensor[from.length];
         Spec[] each = specs();
         for (int i = 0; i < lent.length; i++) {
-            lent[i] = from[i].storage().lend(each[i], each[i].shape().contiguousStrides());
+            lent[i] = from[i].storage().lend(each[i], each[i].shape().sharedStrides());
         }
         return new Batch(plan, number, fields, lent);
     }

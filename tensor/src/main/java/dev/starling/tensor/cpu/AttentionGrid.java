@@ -113,21 +113,21 @@ final class AttentionGrid {
 
     /** Returns the distance between rows in elements; for a single row any value would do. */
     static long row(Tensor x) {
-        return x.size(-2) == 1 ? x.size(-1) : x.strides()[x.rank() - 2];
+        return x.size(-2) == 1 ? x.size(-1) : x.stride(x.rank() - 2);
     }
 
     /** Returns the distance between neighbouring heads in elements, 0 if they share one. */
     long step(Tensor x) {
         int d = x.rank() - 2 - lead.rank() + axis;
-        return axis < 0 || d < 0 || x.size(d) == 1 ? 0 : x.strides()[d];
+        return axis < 0 || d < 0 || x.size(d) == 1 ? 0 : x.stride(d);
     }
 
     /** Returns the address of a row of a head, in a tensor whose leading dimensions broadcast. */
     long at(Tensor x, long head, int index) {
-        long offset = x.size(-2) == 1 ? 0 : index * x.strides()[x.rank() - 2];
+        long offset = x.size(-2) == 1 ? 0 : index * x.stride(x.rank() - 2);
         long rest = head;
         for (int i = lead.rank() - 1, d = x.rank() - 3; d >= 0; i--, d--) {
-            offset += x.size(d) == 1 ? 0 : rest % lead.dim(i) * x.strides()[d];
+            offset += x.size(d) == 1 ? 0 : rest % lead.dim(i) * x.stride(d);
             rest /= lead.dim(i);
         }
         return x.address() + 4 * offset;

@@ -89,7 +89,7 @@ final class AttentionKernels {
 
     /** Allocates the gradients: if the operands are the parts of one projection, as the same parts of one tensor. */
     private static Tensor[] gradients(Tensor q, Tensor k, Tensor v, Spec[] outputs) {
-        long row = q.strides()[q.rank() - 2];
+        long row = q.stride(q.rank() - 2);
         boolean parts = isPart(q, q, 0, outputs[0]) && isPart(k, q, q.size(1) * q.size(3), outputs[1])
                 && isPart(v, q, q.size(1) * q.size(3) + k.size(1) * k.size(3), outputs[2])
                 && v.offset() + v.size(1) * v.size(3) == q.offset() + row;
@@ -98,9 +98,9 @@ final class AttentionKernels {
                 like(v, outputs[2].with(DType.F32))};
         }
         Storage all = Storage.allocate(outputs[0].with(Shape.of(q.size(0), q.size(2), row))).storage();
-        return new Tensor[] {all.view(outputs[0], q.strides(), 0),
-            all.view(outputs[1], k.strides(), k.offset() - q.offset()),
-            all.view(outputs[2], v.strides(), v.offset() - q.offset())};
+        return new Tensor[] {all.view(outputs[0], q.sharedStrides(), 0),
+            all.view(outputs[1], k.sharedStrides(), k.offset() - q.offset()),
+            all.view(outputs[2], v.sharedStrides(), v.offset() - q.offset())};
     }
 
     /**
@@ -108,9 +108,9 @@ final class AttentionKernels {
      * element {@code from} of a row on, and its gradient has its shape.
      */
     private static boolean isPart(Tensor x, Tensor first, long from, Spec gradient) {
-        long[] strides = x.strides();
+        long[] strides = x.sharedStrides();
         return x.rank() == 4 && x.storage() == first.storage() && x.offset() == first.offset() + from
-                && strides[3] == 1 && strides[1] == x.size(3) && strides[2] == first.strides()[2]
+                && strides[3] == 1 && strides[1] == x.size(3) && strides[2] == first.stride(2)
                 && strides[0] == x.size(2) * strides[2] && x.size(2) == first.size(2) && x.spec().equals(gradient);
     }
 
@@ -121,8 +121,8 @@ final class AttentionKernels {
 
     private static boolean isReadable(Tensor x) {
         int last = x.rank() - 1;
-        boolean runs = x.size(last) == 1 || x.strides()[last] == 1;
-        boolean apart = x.size(last - 1) == 1 || x.strides()[last - 1] >= x.size(last);
+        boolean runs = x.size(last) == 1 || x.stride(last) == 1;
+        boolean apart = x.size(last - 1) == 1 || x.stride(last - 1) >= x.size(last);
         return x.dtype() == DType.F32 && runs && apart;
     }
 

@@ -287,7 +287,7 @@ final class AttentionPass {
         Tensor added = Objects.requireNonNull(mask);
         for (int h = 0; h < heads; h++) {
             long bias = added.rank() == 1 ? added.address() : grid.at(added, head + h, first);
-            long step = added.rank() == 1 || added.size(-2) == 1 ? 0 : added.strides()[added.rank() - 2];
+            long step = added.rank() == 1 || added.size(-2) == 1 ? 0 : added.stride(added.rank() - 2);
             rows.mask(space.part.part(scores, h * n, n), scale, bias, step);
         }
     }

@@ -73,7 +73,7 @@ final class BatchNormKernels {
         Tensor x = CopyKernels.channelsLast(in[0]);
         Tensor weight = Layout.dense(in[1]);
         Tensor bias = Layout.dense(in[2]);
-        Tensor[] results = {Storage.allocate(outputs[0], x.strides()), Storage.allocate(outputs[1]),
+        Tensor[] results = {Storage.allocate(outputs[0], x.sharedStrides()), Storage.allocate(outputs[1]),
             Storage.allocate(outputs[2])};
         try (Tensor scale = allocatePerChannel(x); Tensor shift = allocatePerChannel(x)) {
             new Forward(op, x, weight, bias, results, scale, shift).run();
@@ -242,7 +242,7 @@ final class BatchNormKernels {
             op.epilogue() == Epilogue.RELU ? CopyKernels.channelsLast(in[3]) : in[3], Layout.dense(in[4]),
             Layout.dense(in[5])};
         Tensor x = near[1];
-        Tensor[] results = {Storage.allocate(outputs[0], x.strides()), Storage.allocate(outputs[1]),
+        Tensor[] results = {Storage.allocate(outputs[0], x.sharedStrides()), Storage.allocate(outputs[1]),
             Storage.allocate(outputs[2])};
         try (Tensor slopes = allocatePerChannel(x); Tensor tilts = allocatePerChannel(x);
                 Tensor shifts = allocatePerChannel(x)) {

@@ -144,15 +144,15 @@ final class ContractionKernels {
         int m = left.rank() - 2;
         int n = right.rank() - 2;
         request.sizes(left.size(m), right.size(n + 1), right.size(n))
-                .left(left.address(), left.strides()[m], left.strides()[m + 1])
-                .right(right.address(), right.strides()[n], right.strides()[n + 1])
+                .left(left.address(), left.stride(m), left.stride(m + 1))
+                .right(right.address(), right.stride(n), right.stride(n + 1))
                 .result(y.address(), y.size(-1));
         if (n == 0) {
             request.keepRight(right.storage(), right.offset());
         }
         for (int i = 0; i < rank - 2; i++) {
             request.batch(y.size(i), stride(left, i - (rank - 2) + m), stride(right, i - (rank - 2) + n),
-                    y.strides()[i]);
+                    y.stride(i));
         }
         return request;
     }
@@ -170,12 +170,12 @@ final class ContractionKernels {
         return y;
     }
 
-    /** Requests the product {@code gᵀ·x} of two operands that are matrices once their leading dimensions are merged. */
+    /** Requests the product {@code gᵀ·x} of operands that are matrices once their leading dimensions are merged. */
     private static Matmul transposed(Matmul request, Tensor g, Tensor x, Tensor y) {
         int last = g.rank() - 1;
         return request.sizes(g.size(last), x.size(last), g.count() / g.size(last))
-                .left(g.address(), g.strides()[last], rowStride(g))
-                .right(x.address(), rowStride(x), x.strides()[last])
+                .left(g.address(), g.stride(last), rowStride(g))
+                .right(x.address(), rowStride(x), x.stride(last))
                 .result(y.address(), x.size(last));
     }
 
@@ -205,20 +205,20 @@ final class ContractionKernels {
         int last = x.rank() - 1;
         long outputs = weight.size(0);
         request.sizes(last == 0 ? 1 : x.size(last - 1), outputs, x.size(last))
-                .left(x.address(), last == 0 ? x.size(0) : x.strides()[last - 1], x.strides()[last])
-                .right(weight.address(), weight.strides()[1], weight.strides()[0])
+                .left(x.address(), last == 0 ? x.size(0) : x.stride(last - 1), x.stride(last))
+                .right(weight.address(), weight.stride(1), weight.stride(0))
                 .keepRight(weight.storage(), weight.offset())
                 .result(sums.address(), outputs)
                 .bias(bias == null ? 0 : bias.address());
         for (int i = 0; i < last - 1; i++) {
-            request.batch(x.size(i), x.strides()[i], 0, sums.strides()[i]);
+            request.batch(x.size(i), x.stride(i), 0, sums.stride(i));
         }
         return request;
     }
 
     /** Returns the stride of a leading dimension, 0 if it is broadcast. */
     private static long stride(Tensor x, int axis) {
-        return axis < 0 || x.size(axis) == 1 ? 0 : x.strides()[axis];
+        return axis < 0 || x.size(axis) == 1 ? 0 : x.stride(axis);
     }
 
     /** Returns a tensor whose last two dimensions (or only dimension) oneDNN can read: {@code x} or a copy. */
@@ -228,8 +228,8 @@ final class ContractionKernels {
 
     private static boolean isMultipliable(Tensor x) {
         int row = x.rank() - 2;
-        return row < 0 ? x.size(0) == 1 || x.strides()[0] >= 1
-                : Matmul.accepts(x.size(row), x.size(row + 1), x.strides()[row], x.strides()[row + 1]);
+        return row < 0 ? x.size(0) == 1 || x.stride(0) >= 1
+                : Matmul.accepts(x.size(row), x.size(row + 1), x.stride(row), x.stride(row + 1));
     }
 
     /** Returns whether oneDNN can read the operand, with its leading dimensions merged, as a matrix. */
@@ -237,7 +237,7 @@ final class ContractionKernels {
         int last = x.rank() - 1;
         long rows = x.size(last) == 0 ? 0 : x.count() / x.size(last);
         long step = rowStride(x);
-        return step >= 0 && Matmul.accepts(rows, x.size(last), step, x.strides()[last]);
+        return step >= 0 && Matmul.accepts(rows, x.size(last), step, x.stride(last));
     }
 
     /**
@@ -251,8 +251,8 @@ final class ContractionKernels {
             if (x.size(i) == 1) {
                 continue;
             }
-            step = rows == 1 ? x.strides()[i] : step;
-            if (x.strides()[i] != step * rows) {
+            step = rows == 1 ? x.stride(i) : step;
+            if (x.stride(i) != step * rows) {
                 return -1;
             }
             rows *= x.size(i);

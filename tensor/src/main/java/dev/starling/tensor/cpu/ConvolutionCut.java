@@ -273,7 +273,7 @@ final class ConvolutionCut {
 
     private Tensor view(Tensor x, Part first, Part count, Part step) {
         long[] dims = x.shape().dims();
-        long[] strides = x.strides().clone();
+        long[] strides = x.strides();
         long offset = x.offset();
         for (int i = 0; i < axes.length; i++) {
             dims[i + 2] = count.of(axes[i]);

@@ -207,8 +207,8 @@ final class ConvolutionKernels {
 
     static dev.starling.tensor.cpu.onednn.Convolution request(ElementType type, ConvolutionShape shape,
             Tensor x, Tensor weight, Tensor y) {
-        return new dev.starling.tensor.cpu.onednn.Convolution(type, shape, x.strides(), weight.strides(),
-                y.strides()).keep(weight.storage(), weight.offset());
+        return new dev.starling.tensor.cpu.onednn.Convolution(type, shape, x.sharedStrides(), weight.sharedStrides(),
+                y.sharedStrides()).keep(weight.storage(), weight.offset());
     }
 
     private static ConvolutionShape shape(Convolution op, Shape x, Shape weight, Shape y) {

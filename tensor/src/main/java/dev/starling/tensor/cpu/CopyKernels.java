@@ -51,10 +51,10 @@ final class CopyKernels {
             long at = y.address();
             for (int i = 0; i < inputs.length; i++) {
                 Tensor x = inputs[i];
-                copies[i] = new StridedCopy(x.dtype().bytes(), x.shape(), x.strides(), y.strides());
+                copies[i] = new StridedCopy(x.dtype().bytes(), x.shape(), x.sharedStrides(), y.sharedStrides());
                 from[i] = x.address();
                 to[i] = at;
-                at += x.size(op.axis()) * y.strides()[op.axis()] * x.dtype().bytes();
+                at += x.size(op.axis()) * y.stride(op.axis()) * x.dtype().bytes();
             }
         }
 
@@ -69,12 +69,12 @@ final class CopyKernels {
     private static Tensor[] concat(Movement.Concat op, Tensor[] inputs, Spec output) {
         if (op.shares() && areParts(inputs, op.axis())) {
             Tensor first = inputs[0];
-            return new Tensor[] {first.storage().view(output, first.strides(), first.offset())};
+            return new Tensor[] {first.storage().view(output, first.sharedStrides(), first.offset())};
         }
         Tensor y = Storage.allocate(output);
         long at = 0;
         for (Tensor x : inputs) {
-            copy(x, y.storage().view(y.spec().with(x.shape()), y.strides(), at * y.strides()[op.axis()]));
+            copy(x, y.storage().view(y.spec().with(x.shape()), y.sharedStrides(), at * y.stride(op.axis())));
             at += x.size(op.axis());
         }
         return new Tensor[] {y};
@@ -85,10 +85,11 @@ final class CopyKernels {
         Tensor first = tensors[0];
         long next = first.offset();
         for (Tensor x : tensors) {
-            if (x.storage() != first.storage() || !Arrays.equals(x.strides(), first.strides()) || x.offset() != next) {
+            if (x.storage() != first.storage() || x.offset() != next
+                    || !Arrays.equals(x.sharedStrides(), first.sharedStrides())) {
                 return false;
             }
-            next += x.size(axis) * x.strides()[axis];
+            next += x.size(axis) * x.stride(axis);
         }
         return true;
     }
@@ -101,10 +102,10 @@ final class CopyKernels {
         Tensor y = filled[0];
         Shape shape = x.shape();
         long[] strides = new long[shape.rank()];
-        Arrays.setAll(strides, i -> y.strides()[i] * op.steps()[i]);
+        Arrays.setAll(strides, i -> y.stride(i) * op.steps()[i]);
         long offset = 0;
         for (int i = 0; i < strides.length; i++) {
-            offset += op.starts()[i] * y.strides()[i];
+            offset += op.starts()[i] * y.stride(i);
         }
         if (shape.count() > 0) {
             copy(x, y.storage().view(y.spec().with(shape), strides, offset));

@@ -114,7 +114,7 @@ final class CrossEntropyKernels {
         long row = kept.address();
         long dx = result.address();
         long scale = g.address();
-        long scaleStride = 4 * g.strides()[0];
+        long scaleStride = 4 * g.stride(0);
         double even = op.smoothing() / classes;
         return new RangeWork(target.count(), SoftmaxKernels.grain(classes)) {
             @Override
@@ -147,7 +147,7 @@ final class CrossEntropyKernels {
     private static long wanted(CrossEntropy op, Tensor target, long row, long ignored, Tensor matrix) {
         long classes = matrix.size(1);
         long wanted = HostMemory.getLong(target.dtype(),
-                target.address() + row * target.strides()[0] * target.dtype().bytes());
+                target.address() + row * target.stride(0) * target.dtype().bytes());
         if (wanted != ignored && (wanted < 0 || wanted >= classes)) {
             throw new TensorException(TensorException.Problem.INDEX, op.name(),
                     List.of(matrix.spec(), target.spec()), "the target of row " + row + ", class " + wanted

@@ -13,25 +13,26 @@ final class DenseLayout {
      */
     static long[] of(Tensor[] operands, Shape shape) {
         for (Tensor operand : operands) {
-            if (operand.strides() == shape.contiguousStrides()) {
-                return operand.strides();
+            if (operand.sharedStrides() == shape.sharedStrides()) {
+                return operand.sharedStrides();
             }
             if (operand.shape().equals(shape)) {
-                return !operand.isContiguous() && isDense(operand) ? operand.strides() : shape.contiguousStrides();
+                return !operand.isContiguous() && isDense(operand) ? operand.sharedStrides() : shape.sharedStrides();
             }
         }
-        return shape.contiguousStrides();
+        return shape.sharedStrides();
     }
 
     /** Returns whether the operand's elements have the same order in memory as those of {@code y}, which is dense. */
     static boolean isSame(Tensor operand, Tensor y) {
         return operand.shape().equals(y.shape())
-                && (Arrays.equals(operand.strides(), y.strides()) || operand.isContiguous() && y.isContiguous());
+                && (Arrays.equals(operand.sharedStrides(), y.sharedStrides())
+                || operand.isContiguous() && y.isContiguous());
     }
 
     /** Returns whether the elements fill their memory without gaps or overlaps. */
     static boolean isDense(Tensor x) {
-        long[] strides = x.strides();
+        long[] strides = x.sharedStrides();
         long expected = 1;
         while (expected < x.count()) {
             int next = -1;

@@ -42,7 +42,7 @@ final class Layout {
     /** Returns whether a tensor has these strides; those of dimensions of size 1 do not matter. */
     static boolean holds(Tensor x, long[] strides) {
         for (int i = 0; i < strides.length; i++) {
-            if (x.size(i) > 1 && x.strides()[i] != strides[i]) {
+            if (x.size(i) > 1 && x.stride(i) != strides[i]) {
                 return false;
             }
         }
@@ -51,7 +51,7 @@ final class Layout {
 
     /** Returns {@code x} itself if it is row-major, else a copy to pass to {@link #release}. */
     static Tensor dense(Tensor x) {
-        return of(x, x.shape().contiguousStrides());
+        return of(x, x.shape().sharedStrides());
     }
 
     /**

@@ -68,8 +68,8 @@ final class RecurrentPass implements RecurrentSequence.Pass {
         if (holdsState) {
             before.add(CopyKernels.prepare(in.h(), h));
         } else {
-            after.add(CopyKernels.prepare(y.storage().view(y.spec().with(h.shape()), h.strides(), last * h.count()),
-                    h));
+            Tensor end = y.storage().view(y.spec().with(h.shape()), h.sharedStrides(), last * h.count());
+            after.add(CopyKernels.prepare(end, h));
         }
         if (holdsCell && in.c() != null && c != null) {
             before.add(CopyKernels.prepare(in.c(), c));

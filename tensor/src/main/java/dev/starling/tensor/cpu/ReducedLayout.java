@@ -31,10 +31,10 @@ final class ReducedLayout {
         for (int i = n - 1; i >= 0; i--) {
             boolean reduce = axes.contains(i);
             if (x.size(i) != 1) {
-                if (x.strides()[i] <= 0) {
+                if (x.stride(i) <= 0) {
                     return null;
                 }
-                f.insert(x.size(i), x.strides()[i], reduce, reduce ? 0 : out);
+                f.insert(x.size(i), x.stride(i), reduce, reduce ? 0 : out);
             }
             out *= reduce ? 1 : x.size(i);
         }

@@ -88,7 +88,7 @@ final class ReductionKernels {
         Kind kind = op instanceof Reduction.Max ? Kind.MAX : op instanceof Reduction.Min ? Kind.MIN : Kind.SUM;
         double factor = op instanceof Reduction.Mean ? 1.0 / op.axes().extent(x.shape()) : 1;
         if (f.count(true, 0) == 1) {
-            Tensor copy = y.storage().view(y.spec().with(x.shape()), x.shape().contiguousStrides(), y.offset());
+            Tensor copy = y.storage().view(y.spec().with(x.shape()), x.shape().sharedStrides(), y.offset());
             return () -> CopyKernels.copy(x, copy);
         }
         return f.reduced[f.rank - 1] ? rows(f, x.address(), y.address(), kind, factor)

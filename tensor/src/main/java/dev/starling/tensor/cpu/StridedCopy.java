@@ -91,7 +91,7 @@ final class StridedCopy implements RangeTask {
 
     /** Prepares what {@link #copy} does. */
     static StridedCopy of(Tensor source, Tensor target) {
-        return new StridedCopy(source.dtype().bytes(), source.shape(), source.strides(), target.strides());
+        return new StridedCopy(source.dtype().bytes(), source.shape(), source.sharedStrides(), target.sharedStrides());
     }
 
     private void insert(long n, long fromStep, long toStep) {

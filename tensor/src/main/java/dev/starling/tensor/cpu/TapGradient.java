@@ -99,7 +99,7 @@ final class TapGradient implements Runnable {
         groups = Math.ceilDiv(images, share);
         Shape shape = results[0].shape();
         copy = new StridedCopy(4, shape, new long[] {1, shape.dim(2) * shape.dim(3) * outputs, shape.dim(3) * outputs,
-            outputs}, results[0].strides());
+            outputs}, results[0].sharedStrides());
     }
 
     /** Returns whether this algorithm is to be used, if the operands are images that lie dense. */

@@ -230,7 +230,7 @@ final class Winograd {
         Product(Tensor weight, boolean turned, long bias, boolean relu) {
             storage = weight.storage();
             kernels = new WinogradKernels(Winograd.this, weight, turned);
-            key = new Form.Key(weight.offset(), weight.strides(),
+            key = new Form.Key(weight.offset(), weight.sharedStrides(),
                     new long[] {TRANSFORMED, in.channels, out.channels, turned ? 1 : 0, side});
             this.bias = bias;
             this.relu = relu;

@@ -95,7 +95,7 @@ final class WinogradCorrelation {
                             .right(z + 4 * first, outputs, 1).result(sum, columns)
                             .batch(of.planes, plane / 4, gradientPlane / 4, sumPlane / 4).run();
                     of.transforms.kernelGradients(sum, sumPlane, nine, sumPlane, elements);
-                    copy.copy(nine, weight.address() + 4 * first * weight.strides()[0]);
+                    copy.copy(nine, weight.address() + 4 * first * weight.stride(0));
                 }
             } finally {
                 HostAllocator.shared().free(scratch);
@@ -107,7 +107,7 @@ final class WinogradCorrelation {
         /** Returns a copy of the gradients of some kernels from nine planes, in elements, to the weight's gradient. */
         private StridedCopy copy(long nine) {
             return new StridedCopy(4, Shape.of(columns, of.in.channels(), 3, 3),
-                    new long[] {1, columns, 3 * nine, nine}, weight.strides());
+                    new long[] {1, columns, 3 * nine, nine}, weight.sharedStrides());
         }
     }
 
@@ -135,7 +135,7 @@ final class WinogradCorrelation {
             this.weight = weight.address();
             long plane = of.kernelBytes() / 4;
             copy = new StridedCopy(4, weight.shape(), new long[] {1, of.out.channels(), 3 * plane, plane},
-                    weight.strides());
+                    weight.sharedStrides());
             int most = Math.clamp(Math.min(of.blocks() / 2, MAX_PARTIAL_BYTES / groupBytes()), 1, MAX_GROUPS);
             share = Math.ceilDiv(of.blocks(), (long) most);
             groups = Math.toIntExact(Math.ceilDiv(of.blocks(), share));

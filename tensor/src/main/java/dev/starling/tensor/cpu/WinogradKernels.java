@@ -67,7 +67,7 @@ final class WinogradKernels implements Form.Writer, RangeTask {
     /** Transforms a range of blocks of rows and columns; called by the thread pool. */
     @Override
     public void run(long from, long to) {
-        long[] strides = weight.strides();
+        long[] strides = weight.sharedStrides();
         long rowStride = 4 * strides[turned ? 0 : 1];
         long columnStride = 4 * strides[turned ? 1 : 0];
         int blocks = of.in.channels() / rows;
@@ -96,7 +96,7 @@ final class WinogradKernels implements Form.Writer, RangeTask {
 
     private StridedCopy copy(int outputs) {
         Shape block = turned ? Shape.of(rows, outputs, 3, 3) : Shape.of(outputs, rows, 3, 3);
-        return new StridedCopy(4, block, weight.strides(), turned
+        return new StridedCopy(4, block, weight.sharedStrides(), turned
                 ? new long[] {9L * columns, 1, -3L * columns, -columns}
                 : new long[] {1, 9L * columns, 3L * columns, columns});
     }

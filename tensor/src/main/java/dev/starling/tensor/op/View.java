@@ -62,9 +62,9 @@ public sealed interface View extends Op {
 
         private Tensor part(Tensor x, Spec result, int i) {
             long[] strides = new long[x.rank() - 1];
-            System.arraycopy(x.strides(), 0, strides, 0, axis);
-            System.arraycopy(x.strides(), axis + 1, strides, axis, strides.length - axis);
-            return x.storage().view(result, strides, x.offset() + i * x.strides()[axis]);
+            System.arraycopy(x.sharedStrides(), 0, strides, 0, axis);
+            System.arraycopy(x.sharedStrides(), axis + 1, strides, axis, strides.length - axis);
+            return x.storage().view(result, strides, x.offset() + i * x.stride(axis));
         }
 
         @Override
@@ -103,7 +103,7 @@ public sealed interface View extends Op {
          */
         public static long @Nullable [] strides(Tensor x, Shape shape) {
             if (x.isContiguous()) {
-                return shape.contiguousStrides();
+                return shape.sharedStrides();
             }
             long[] result = new long[shape.rank()];
             int to = shape.rank() - 1;
@@ -113,9 +113,9 @@ public sealed interface View extends Op {
                     from--;
                     continue;
                 }
-                long stride = x.strides()[from];
+                long stride = x.stride(from);
                 long chunk = 1;
-                while (from >= 0 && (x.size(from) == 1 || x.strides()[from] == stride * chunk)) {
+                while (from >= 0 && (x.size(from) == 1 || x.stride(from) == stride * chunk)) {
                     chunk *= x.size(from--);
                 }
                 long filled = 1;
@@ -165,7 +165,7 @@ public sealed interface View extends Op {
         public Tensor view(Tensor x, Spec result) {
             long[] strides = new long[order.length];
             for (int i = 0; i < order.length; i++) {
-                strides[i] = x.strides()[order[i]];
+                strides[i] = x.stride(order[i]);
             }
             return x.storage().view(result, strides, x.offset());
         }
@@ -200,7 +200,7 @@ public sealed interface View extends Op {
             long[] strides = new long[shape.rank()];
             int lead = shape.rank() - x.rank();
             for (int i = 0; i < x.rank(); i++) {
-                strides[lead + i] = x.size(i) == shape.dim(lead + i) ? x.strides()[i] : 0;
+                strides[lead + i] = x.size(i) == shape.dim(lead + i) ? x.stride(i) : 0;
             }
             return x.storage().view(result, strides, x.offset());
         }
@@ -248,8 +248,8 @@ public sealed interface View extends Op {
             long[] strides = new long[starts.length];
             long offset = x.offset();
             for (int i = 0; i < starts.length; i++) {
-                strides[i] = sizes[i] <= 1 ? x.strides()[i] : x.strides()[i] * steps[i];
-                offset += sizes[i] == 0 ? 0 : starts[i] * x.strides()[i];
+                strides[i] = sizes[i] <= 1 ? x.stride(i) : x.stride(i) * steps[i];
+                offset += sizes[i] == 0 ? 0 : starts[i] * x.stride(i);
             }
             return x.storage().view(result, strides, offset);
         }

@@ -47,7 +47,7 @@ final class Listing {
     private static long covered(Tensor tensor) {
         long count = tensor.dtype().bytes();
         for (int dim = 0; dim < tensor.rank(); dim++) {
-            count *= tensor.strides()[dim] == 0 ? Math.min(tensor.size(dim), 1) : tensor.size(dim);
+            count *= tensor.stride(dim) == 0 ? Math.min(tensor.size(dim), 1) : tensor.size(dim);
         }
         return count;
     }

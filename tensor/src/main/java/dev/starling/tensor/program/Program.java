@@ -15,6 +15,7 @@ import dev.starling.tensor.spi.Recording;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
@@ -67,8 +68,9 @@ public final class Program implements AutoCloseable {
     /** The tensors that a recording changes in place. */
     private final Tensor[] changed;
     private boolean planned;
-    private boolean running;
-    private boolean closed;
+    /** Whether a run, or what {@link #close} frees, has the program's memory. */
+    private final AtomicBoolean busy = new AtomicBoolean();
+    private volatile boolean closed;
     private @Nullable Recording recording;
 
     /** The work to capture: operations on tensors. */
@@ -123,7 +125,7 @@ public final class Program implements AutoCloseable {
         recordable = one && !device.backend().hostVisible();
         for (int i = 0; i < inputs.length; i++) {
             Tensor like = specimens[i];
-            long[] strides = like.shape().contiguousStrides();
+            long[] strides = like.shape().sharedStrides();
             inputs[i] = like.device().backend().hostVisible() ? like.storage().lend(like.spec(), strides)
                     : arena.acquire(like.device(), like.spec().bytes()).lend(like.spec(), strides);
             values[i] = inputs[i];
@@ -153,7 +155,7 @@ public final class Program implements AutoCloseable {
             mine[i] = inputs[i].contiguous();
         }
         for (int i = 0; i < mine.length; i++) {
-            mine[i] = mine[i].storage().view(mine[i].spec(), mine[i].shape().contiguousStrides(), mine[i].offset());
+            mine[i] = mine[i].storage().view(mine[i].spec(), mine[i].shape().sharedStrides(), mine[i].offset());
         }
         Capture capture = new Capture(generator, mine);
         Tensor[] results = Interceptor.with(capture, () -> work.run(mine));
@@ -214,28 +216,39 @@ public final class Program implements AutoCloseable {
      *     another way keeps the changes that it made until then; if it was the first run, the program is closed
      */
     public Tensor[] run(@Nullable MarkListener listener, Tensor... given) {
+        requireOpen();
         if (!isCurrent()) {
-            throw new TensorException(TensorException.Problem.CLOSED, "program", List.of(),
-                    closed ? "the program is closed" : "a tensor that the program uses was closed", "capture it again");
+            throw closed("a tensor that the program uses was closed");
         }
         if (Interceptor.current() != Interceptor.NONE) {
             throw TensorException.argument("program", "a program cannot run inside another one",
                     "run it in Program.uncaptured");
         }
-        if (running) {
+        requireNoRecorder("program");
+        if (!busy.compareAndSet(false, true)) {
             throw TensorException.argument("program", "a program cannot run while it runs, for example in a listener",
                     "run it after that run, or capture another one");
         }
-        requireNoRecorder("program");
-        running = true;
         try {
             bind(given);
             runBound(listener);
+            requireOpen();
+            fill();
+            return results;
         } finally {
-            running = false;
+            busy.set(false);
+            freeIfClosed();
         }
-        fill();
-        return results;
+    }
+
+    private void requireOpen() {
+        if (closed) {
+            throw closed("the program is closed");
+        }
+    }
+
+    private static TensorException closed(String problem) {
+        return new TensorException(TensorException.Problem.CLOSED, "program", List.of(), problem, "capture it again");
     }
 
     private void runBound(@Nullable MarkListener listener) {
@@ -377,6 +390,7 @@ public final class Program implements AutoCloseable {
                 replay.plan(i, now);
             }
             mark = notifyMarks(listener, mark, i + 1);
+            requireOpen();
         }
         planned = true;
     }
@@ -468,10 +482,21 @@ public final class Program implements AutoCloseable {
         return recording != null;
     }
 
-    /** Frees the program's memory, and with it the outputs of its runs. */
+    /**
+     * Frees the program's memory, and with it the outputs of its runs. A run that has not ended, on this thread or
+     * another one, then fails after its current operation, and its end frees the memory.
+     */
     @Override
     public void close() {
         closed = true;
+        freeIfClosed();
+    }
+
+    private void freeIfClosed() {
+        // The program stays busy once it was freed.
+        if (!closed || !busy.compareAndSet(false, true)) {
+            return;
+        }
         if (recording != null) {
             recording.close();
             recording = null;

@@ -146,7 +146,7 @@ final class Replay implements Interceptor {
         // A tensor that the backend cached in the first run is not requested again.
         for (int m = requested; m < node.made.size(); m++) {
             Tensor next = node.made.get(m);
-            if (next.spec().equals(spec) && Arrays.equals(next.strides(), strides)) {
+            if (next.spec().equals(spec) && Arrays.equals(next.sharedStrides(), strides)) {
                 requested = m + 1;
                 return next;
             }

@@ -32,7 +32,7 @@ final class Elements {
     }
 
     static Elements of(Tensor tensor) {
-        return new Elements(tensor.dtype(), tensor.address(), tensor.shape().dims(), tensor.strides());
+        return new Elements(tensor.dtype(), tensor.address(), tensor.shape().dims(), tensor.sharedStrides());
     }
 
     /** Returns the elements of a tensor that is broadcast to {@code shape}. */
@@ -40,7 +40,7 @@ final class Elements {
         long[] strides = new long[shape.rank()];
         int lead = shape.rank() - tensor.rank();
         for (int i = 0; i < tensor.rank(); i++) {
-            strides[lead + i] = tensor.size(i) == shape.dim(lead + i) ? tensor.strides()[i] : 0;
+            strides[lead + i] = tensor.size(i) == shape.dim(lead + i) ? tensor.stride(i) : 0;
         }
         return new Elements(tensor.dtype(), tensor.address(), shape.dims(), strides);
     }

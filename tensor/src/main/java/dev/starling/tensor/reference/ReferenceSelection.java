@@ -91,7 +91,7 @@ final class ReferenceSelection {
      */
     private static long[] places(Op op, Tensor[] in, Tensor x, Tensor index, int axis) {
         Elements indices = Elements.of(index);
-        long[] strides = x.shape().contiguousStrides();
+        long[] strides = x.shape().sharedStrides();
         long[] places = new long[Math.toIntExact(index.count())];
         for (int i = 0; i < places.length; i++) {
             long[] at = coordinates(i, index.shape());

@@ -29,15 +29,15 @@ public final class ChannelsLast {
     public static boolean holds(Tensor x) {
         Shape shape = x.shape();
         long next = shape.dim(1);
-        if (next > 1 && x.strides()[1] != 1) {
+        if (next > 1 && x.stride(1) != 1) {
             return false;
         }
         for (int i = shape.rank() - 1; i >= 2; i--) {
-            if (shape.dim(i) > 1 && x.strides()[i] != next) {
+            if (shape.dim(i) > 1 && x.stride(i) != next) {
                 return false;
             }
             next *= shape.dim(i);
         }
-        return shape.dim(0) <= 1 || x.strides()[0] == next;
+        return shape.dim(0) <= 1 || x.stride(0) == next;
     }
 }

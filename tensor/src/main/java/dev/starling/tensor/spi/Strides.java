@@ -17,11 +17,11 @@ public final class Strides {
     public static long[] like(Tensor x, Shape shape) {
         int rank = shape.rank();
         if (x.rank() != rank) {
-            return shape.contiguousStrides();
+            return shape.sharedStrides();
         }
         Integer[] order = new Integer[rank - 1];
         Arrays.setAll(order, i -> i);
-        Arrays.sort(order, (a, b) -> Long.compare(Math.abs(x.strides()[b]), Math.abs(x.strides()[a])));
+        Arrays.sort(order, (a, b) -> Long.compare(Math.abs(x.stride(b)), Math.abs(x.stride(a))));
         long[] strides = new long[rank];
         strides[rank - 1] = 1;
         long next = shape.dim(-1);

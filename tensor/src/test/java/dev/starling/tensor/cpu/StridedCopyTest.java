@@ -52,7 +52,7 @@ class StridedCopyTest {
         long offset = 0;
         long rest = element;
         for (int d = x.rank() - 1; d >= 0; d--) {
-            offset += rest % x.size(d) * x.strides()[d];
+            offset += rest % x.size(d) * x.stride(d);
             rest /= x.size(d);
         }
         return x.address() + offset * x.dtype().bytes();

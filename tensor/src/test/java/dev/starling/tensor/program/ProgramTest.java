@@ -17,6 +17,7 @@ import dev.starling.tensor.op.Update;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
+import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.Test;
 
 /** A program gives the results of the work that it captured. */
@@ -491,6 +492,44 @@ class ProgramTest {
                 assertThatThrownBy(() -> program.run((label, values) -> program.run(x), x))
                         .hasMessageContaining("a program cannot run while it runs");
                 assertThat(program.run(x)[0].toFloats()).containsExactly(4, 4);
+            }
+        }
+    }
+
+    @Test
+    void closedDuringARunKeepsItsMemoryUntilThatRunEnds() {
+        try (Scope scope = Scope.open()) {
+            Tensor x = Tensor.of(new float[] {1, 2}, 2);
+            Program program = Program.capture(null, in -> {
+                Tensor y = in[0].mul(2);
+                Program.mark(1);
+                return new Tensor[] {y, y.mul(3).exp()};
+            }, x).program();
+            Tensor[] result = program.run(x);
+            assertThatThrownBy(() -> program.run((label, values) -> {
+                CompletableFuture.runAsync(program::close).join();
+                assertThat(values[0].toFloats()).containsExactly(2, 4);
+            }, x)).isInstanceOf(TensorException.class).hasMessageContaining("the program is closed");
+            assertThat(result[0].isClosed()).isTrue();
+            assertThatThrownBy(() -> program.run(x)).hasMessageContaining("the program is closed");
+            program.close();
+        }
+    }
+
+    @Test
+    void twoThreadsCannotRunItAtOnce() {
+        try (Scope scope = Scope.open()) {
+            Tensor x = Tensor.of(new float[] {1, 2}, 2);
+            try (Program program = Program.capture(null, in -> {
+                Tensor y = in[0].mul(2);
+                Program.mark(1);
+                return new Tensor[] {y.mul(3)};
+            }, x).program()) {
+                program.run((label, values) -> {
+                    CompletableFuture<Void> other = CompletableFuture.runAsync(() -> program.run(x));
+                    assertThatThrownBy(other::join).hasMessageContaining("a program cannot run while it runs");
+                }, x);
+                assertThat(program.run(x)[0].toFloats()).containsExactly(6, 12);
             }
         }
     }

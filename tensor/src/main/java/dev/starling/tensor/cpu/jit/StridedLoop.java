@@ -61,7 +61,7 @@ final class StridedLoop {
         int missing = rank - x.rank();
         for (int d = 0; d < rank; d++) {
             boolean repeated = d < missing || x.size(d - missing) == 1;
-            strides[k * MAX_RANK + d] = repeated ? 0 : x.strides()[d - missing] * x.dtype().bytes();
+            strides[k * MAX_RANK + d] = repeated ? 0 : x.stride(d - missing) * x.dtype().bytes();
         }
     }
 
