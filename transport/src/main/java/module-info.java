@@ -8,6 +8,7 @@ module dev.starling.transport {
     requires io.aeron.driver;
     requires transitive dev.starling.errors;
     requires transitive org.agrona;
+    requires jdk.management;
     requires jucx;
 
     exports dev.starling.transport;

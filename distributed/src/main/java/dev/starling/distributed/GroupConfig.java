@@ -1,5 +1,6 @@
 package dev.starling.distributed;
 
+import dev.starling.errors.Durations;
 import dev.starling.tensor.TensorException;
 import dev.starling.transport.TransportConfig;
 import java.time.Duration;
@@ -31,8 +32,9 @@ public record GroupConfig(TransportConfig transport, String coordinator, int pre
     /** Checks the timeouts. */
     public GroupConfig {
         if (joinTimeout.compareTo(MAX_TIMEOUT) > 0 || timeout.compareTo(MAX_TIMEOUT) > 0) {
-            throw TensorException.argument("group", "timeouts must be at most " + MAX_TIMEOUT + ", got joinTimeout "
-                    + joinTimeout + " and timeout " + timeout, "correct the arguments");
+            throw TensorException.argument("group", "timeouts must be at most " + Durations.text(MAX_TIMEOUT)
+                    + ", got joinTimeout " + Durations.text(joinTimeout) + " and timeout " + Durations.text(timeout),
+                    "correct the arguments");
         }
     }
 

@@ -1,2 +1,2 @@
-/** The root of Starling's exceptions. */
+/** The root of Starling's exceptions, and what their messages share. */
 package dev.starling.errors;

@@ -15,6 +15,13 @@ final class Drawing {
     private Drawing() {
     }
 
+    static void requireFinite(String what, double value) {
+        if (!Double.isFinite(value)) {
+            throw TensorException.argument("initialise", "the " + what + " must be finite, got " + value,
+                    "correct it");
+        }
+    }
+
     static Tensor truncatedNormal(Spec spec, Generator generator, double mean, double deviation, double low,
             double high) {
         if (!(low < high && deviation > 0)) {

@@ -42,6 +42,7 @@ public interface Initializer {
 
     /** Fills the weights with one value. */
     static Initializer constant(double value) {
+        Drawing.requireFinite("value", value);
         return (shape, generator) -> Tensor.full(DType.F32, value, shape.dims());
     }
 
@@ -69,6 +70,7 @@ public interface Initializer {
      * {@code gain}. The host computes it in double precision. (Saxe, McClelland and Ganguli, 2013)
      */
     static Initializer orthogonal(double gain) {
+        Drawing.requireFinite("gain", gain);
         return (shape, generator) -> Drawing.orthogonal(f32(shape), generator, gain);
     }
 

@@ -142,35 +142,65 @@ public final class Scope implements AutoCloseable {
         }
     }
 
-    /** Frees all memory that this scope still owns. Closing twice has no effect. */
+    /**
+     * Frees all memory that this scope still owns. Closing twice has no effect.
+     *
+     * @throws TensorException if scopes inside it were still open, which are then closed as well, or on another thread
+     */
     @Override
     public void close() {
         if (closed) {
             return;
         }
-        if (!isOfThisThread() || thread.scope != this) {
-            throw TensorException.argument("scope " + name, "must be closed on its own thread, innermost first",
-                    "use try-with-resources");
+        boolean isInnermost = isOfThisThread() && thread.scope == this;
+        if (!isInnermost && (!isOfThisThread() || !isAround(thread.scope))) {
+            throw misplaced();
         }
-        closed = true;
-        thread.scope = parent;
+        // A StackOverflowError may have kept scopes inside this one from closing.
+        while (thread.scope != null && thread.scope != this) {
+            thread.scope.free();
+        }
+        free();
+        if (!isInnermost) {
+            throw misplaced();
+        }
+    }
+
+    /** Returns whether a scope is inside this one. */
+    private boolean isAround(@Nullable Scope other) {
+        Scope each = other;
+        while (each != null && each != this) {
+            each = each.parent;
+        }
+        return each != null;
+    }
+
+    private TensorException misplaced() {
+        return TensorException.argument("scope " + name, "must be closed on its own thread, innermost first",
+                "use try-with-resources");
+    }
+
+    /** Closes this scope, the innermost. If that fails, it stays open, so that the scope around it can close it. */
+    private void free() {
         while (count > 0) {
             Allocator allocator = owned[count - 1].allocator();
             if (allocator == null) {
-                free();
+                freeLast();
             } else {
                 allocator.freeMany(() -> {
                     while (count > 0 && owned[count - 1].allocator() == allocator) {
-                        free();
+                        freeLast();
                     }
                 });
             }
         }
+        closed = true;
+        thread.scope = parent;
         thread.spareList = owned;
     }
 
     /** Frees the memory of the last storage. */
-    private void free() {
+    private void freeLast() {
         Storage storage = owned[--count];
         owned[count] = null;
         storage.closeWithScope(name);

@@ -85,9 +85,9 @@ class ScopeTest {
 
     @Test
     void refusesToCloseOutOfOrderOrOnAnotherThread() throws InterruptedException {
+        Scope around = Scope.open("around");
         Scope outer = Scope.open("outer");
         Scope inner = Scope.open("inner");
-        assertThatThrownBy(outer::close).isInstanceOf(TensorException.class).hasMessageContaining("innermost first");
         AtomicReference<Throwable> thrown = new AtomicReference<>();
         Thread thread = new Thread(() -> {
             try {
@@ -99,9 +99,37 @@ class ScopeTest {
         thread.start();
         thread.join();
         assertThat(thrown.get()).hasMessageContaining("own thread");
+        Tensor ofInner = Tensor.ones(3);
+        assertThatThrownBy(outer::close).isInstanceOf(TensorException.class).hasMessageContaining("innermost first");
+        assertThat(ofInner.isClosed()).isTrue();
+        assertThat(around.owns(Tensor.ones(3))).as("no scope inside stays open").isTrue();
         inner.close();
         outer.close();
         outer.close();
+        around.close();
+    }
+
+    private static void nest(int plain) {
+        if (plain > 0) {
+            nest(plain - 1);
+            return;
+        }
+        try (Scope scope = Scope.open("nested")) {
+            nest(0);
+            Tensor.ones(1);
+        }
+    }
+
+    /** Where the stack is full, close() fails as well. */
+    @Test
+    void closesScopesThatAFullStackKeptOpen() {
+        try (Scope around = Scope.open("around")) {
+            for (int i = 0; i < 20; i++) {
+                int plain = i;
+                assertThatThrownBy(() -> nest(plain)).isInstanceOf(StackOverflowError.class);
+                assertThat(around.owns(Tensor.ones(3))).as("repetition %s", i).isTrue();
+            }
+        }
     }
 
     @Test

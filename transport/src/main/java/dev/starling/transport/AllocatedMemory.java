@@ -1,7 +1,9 @@
 package dev.starling.transport;
 
+import com.sun.management.OperatingSystemMXBean;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.management.ManagementFactory;
 
 /**
  * Zeroed memory that {@link Transport#allocate} has made and {@link Transport#register(AllocatedMemory)} takes. Making
@@ -10,6 +12,8 @@ import java.lang.foreign.MemorySegment;
 public final class AllocatedMemory {
     /** Small memory stays in small pages: moving memory into large pages takes a millisecond per mebibyte. */
     private static final long MIN_LARGE_PAGE_BYTES = 16 << 20;
+    /** Smaller memory is not compared with that of the machine. */
+    private static final long MIN_CHECKED_BYTES = 1L << 30;
 
     private final MemorySegment memory;
     private final long token;
@@ -28,6 +32,9 @@ public final class AllocatedMemory {
 
     /** Allocates memory; peers on this host may map it if it is to be shared, where the system allows that. */
     static AllocatedMemory of(long bytes, boolean sparse, boolean share) {
+        if (!sparse && bytes >= MIN_CHECKED_BYTES) {
+            requireMachineHas(bytes);
+        }
         long token = Authentication.randomLong();
         if (share && SharedMemory.isAvailable()) {
             SharedMemory made = SharedMemory.create(bytes, token, sparse);
@@ -48,6 +55,18 @@ public final class AllocatedMemory {
             arena.close();
             throw new TransportException(TransportException.Problem.NO_ROOM, "cannot allocate " + bytes + " bytes: "
                     + e.getMessage(), "free memory, or raise Java's limit with -XX:MaxDirectMemorySize", e);
+        }
+    }
+
+    /** Throws if the machine has less memory: the system would kill the process that fills it. */
+    private static void requireMachineHas(long bytes) {
+        if (ManagementFactory.getOperatingSystemMXBean() instanceof OperatingSystemMXBean system) {
+            long memory = system.getTotalMemorySize() + Math.max(0, system.getTotalSwapSpaceSize());
+            if (memory > 0 && bytes > memory) {
+                throw new TransportException(TransportException.Problem.NO_ROOM, "cannot allocate " + bytes
+                        + " bytes: this machine or container has " + memory + " bytes of memory and swap space",
+                        "use less, or registerSparse where most of it stays empty");
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 package dev.starling.transport;
 
+import dev.starling.errors.Durations;
 import dev.starling.transport.frame.BodyChecksum;
 import dev.starling.transport.frame.Frame;
 import dev.starling.transport.spi.Inbox;
@@ -291,8 +292,8 @@ public final class Transport implements Agent, AutoCloseable {
             long now = clock.nanoTime();
             lastWork = worked ? now : lastWork;
             if (now - begin > TimeUnit.NANOSECONDS.convert(timeout)) {
-                throw new TransportException(TransportException.Problem.TIMED_OUT, "waited " + timeout + " for " + what,
-                        "");
+                throw new TransportException(TransportException.Problem.TIMED_OUT, "waited "
+                        + Durations.text(timeout) + " for " + what, "");
             }
             if (lastWork != now) {
                 idle(now - lastWork);

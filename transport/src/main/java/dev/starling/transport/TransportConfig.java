@@ -2,6 +2,7 @@ package dev.starling.transport;
 
 import static dev.starling.transport.TransportException.require;
 
+import dev.starling.errors.Durations;
 import dev.starling.transport.spi.WireConfig;
 import java.net.InetSocketAddress;
 import java.nio.file.Path;
@@ -39,9 +40,10 @@ public record TransportConfig(String provider, Secret secret, String host, int p
     /** Checks the values and copies the options. */
     public TransportConfig {
         require(port >= 0 && port < 65_536, "0 <= port < 65536 must hold, got " + port, "");
-        require(livenessTimeout.isPositive(), "the liveness timeout must be positive, got " + livenessTimeout, "");
-        require(livenessTimeout.compareTo(MAX_LIVENESS) <= 0, "the liveness timeout must be at most " + MAX_LIVENESS
-                + ", got " + livenessTimeout, "");
+        require(livenessTimeout.isPositive(), "the liveness timeout must be positive, got "
+                + Durations.text(livenessTimeout), "");
+        require(livenessTimeout.compareTo(MAX_LIVENESS) <= 0, "the liveness timeout must be at most "
+                + Durations.text(MAX_LIVENESS) + ", got " + Durations.text(livenessTimeout), "");
         options = Map.copyOf(options);
     }
 

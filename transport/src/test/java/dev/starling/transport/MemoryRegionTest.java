@@ -56,6 +56,16 @@ class MemoryRegionTest {
         assertThat(segment.scope().isAlive()).isFalse();
     }
 
+    /** The system grants more shared memory than it has, and kills the process that fills it. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void isRefusedIfTheMachineHasLess(boolean share) {
+        TransportException e = catchThrowableOfType(TransportException.class,
+                () -> AllocatedMemory.of(1L << 46, false, share));
+        assertThat(e.problem()).isEqualTo(TransportException.Problem.NO_ROOM);
+        assertThat(e).hasMessageContaining("cannot allocate 70368744177664 bytes: this machine or container has");
+    }
+
     @Test
     void reportsThatMemoryIsExhausted() {
         TransportConfig config = TransportConfig.of("local", Secret.random()).sharedMemory(false);

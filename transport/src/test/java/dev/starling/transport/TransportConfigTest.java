@@ -48,11 +48,11 @@ class TransportConfigTest {
         assertThatThrownBy(() -> config.at("host", 65_536)).isInstanceOf(TransportException.class)
                 .hasMessageContaining("0 <= port < 65536").hasMessageContaining("65536");
         assertThatThrownBy(() -> config.livenessTimeout(Duration.ZERO)).isInstanceOf(TransportException.class)
-                .hasMessageContaining("the liveness timeout must be positive").hasMessageContaining("PT0S");
+                .hasMessageContaining("the liveness timeout must be positive").hasMessageContaining("got 0 s");
         assertThat(config.livenessTimeout(Duration.ofDays(365)).livenessTimeout()).hasDays(365);
         for (Duration endless : new Duration[] {Duration.ofDays(36_500), Duration.ofSeconds(Long.MAX_VALUE)}) {
             assertThatThrownBy(() -> config.livenessTimeout(endless)).isInstanceOf(TransportException.class)
-                    .hasMessageContaining("must be at most PT8760H").hasMessageContaining(endless.toString());
+                    .hasMessageContaining("must be at most 31536000 s, got " + endless.toSeconds() + " s");
         }
     }
 }

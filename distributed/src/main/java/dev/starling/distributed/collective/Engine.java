@@ -385,7 +385,7 @@ public final class Engine implements Task.Runner, AutoCloseable {
     @Override
     public String describeAwaited(Task task) {
         if (task instanceof Transfer transfer) {
-            return "rank " + transfer.peer + (transfer.isAgreed() ? " makes no progress" : " has not arrived");
+            return transfers.describeAwaited(transfer);
         }
         if (active == null && queue.peek() instanceof CollectiveTask first && first.awaitsElements()) {
             return "the elements of rank " + fabric.rank() + " for " + first + " are not ready";

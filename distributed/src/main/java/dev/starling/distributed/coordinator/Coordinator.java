@@ -38,7 +38,7 @@ public final class Coordinator implements Agent, AutoCloseable {
     /** Processes that have joined and were not excluded. */
     private final List<Participant> participants = new ArrayList<>();
     private final Inbox inbox = new Inbox();
-    private final Farewells dismissed = new Farewells();
+    final Farewells dismissed = new Farewells();
     private final Suspicions suspicions = new Suspicions();
     private final Founders founders;
     private final Electorate electorate;
@@ -459,13 +459,13 @@ public final class Coordinator implements Agent, AutoCloseable {
     }
 
     private void dismiss(Participant participant, Control message) {
-        dismissed.add(participant.outbox);
+        dismissed.add(participant.outbox, ended ? participant.join.preferredRank() : -1);
         participant.outbox.send(message);
     }
 
     private void endWithLoss(int rank, long silentNs, String reason) {
         ended = true;
-        sendToAll(new Control.Lost(view.epoch(), new LossReport(rank, silentNs, reason)));
+        sendToAll(dismissed.loss(view, new LossReport(rank, silentNs, reason)));
     }
 
     private void onLeave(Participant participant) {

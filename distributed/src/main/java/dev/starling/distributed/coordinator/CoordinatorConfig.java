@@ -3,6 +3,7 @@ package dev.starling.distributed.coordinator;
 import dev.starling.distributed.Quorum;
 import dev.starling.distributed.coordinator.Coordinator.OnLoss;
 import dev.starling.distributed.group.Control;
+import dev.starling.errors.Durations;
 import dev.starling.tensor.TensorException;
 import java.time.Duration;
 
@@ -32,8 +33,8 @@ public record CoordinatorConfig(int world, OnLoss onLoss, int minMembers, int ma
                     + " and maxMembers " + maxMembers, "correct the arguments");
         }
         if (joinTimeout.compareTo(MAX_TIMEOUT) > 0) {
-            throw TensorException.argument("coordinator", "joinTimeout must be at most " + MAX_TIMEOUT + ", got "
-                    + joinTimeout, "correct the argument");
+            throw TensorException.argument("coordinator", "joinTimeout must be at most "
+                    + Durations.text(MAX_TIMEOUT) + ", got " + Durations.text(joinTimeout), "correct the argument");
         }
     }
 

@@ -1,6 +1,7 @@
 package dev.starling.distributed.coordinator;
 
 import dev.starling.distributed.DistributedException;
+import dev.starling.errors.Durations;
 import dev.starling.transport.spi.Backoff;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
@@ -127,6 +128,16 @@ public final class CoordinatorThread implements AutoCloseable {
         LockSupport.unpark(thread);
     }
 
+    /** Returns the preferred rank of the member whose loss has ended the group, or -1. */
+    public int lostRank() {
+        return coordinator.dismissed.lostRank();
+    }
+
+    /** Returns whether a process with a preferred rank was refused because the group had ended. */
+    public boolean hasRefused(int preferredRank) {
+        return coordinator.dismissed.wasLate(preferredRank);
+    }
+
     /** Ends the thread, and with it the coordinator. */
     @Override
     public void close() {
@@ -134,7 +145,8 @@ public final class CoordinatorThread implements AutoCloseable {
         LockSupport.unpark(thread);
         try {
             if (!thread.join(CLOSE_TIMEOUT)) {
-                throw new DistributedException("thread " + thread.getName() + " did not end within " + CLOSE_TIMEOUT);
+                throw new DistributedException("thread " + thread.getName() + " did not end within "
+                        + Durations.text(CLOSE_TIMEOUT));
             }
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();

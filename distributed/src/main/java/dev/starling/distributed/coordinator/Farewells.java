@@ -1,15 +1,43 @@
 package dev.starling.distributed.coordinator;
 
+import dev.starling.distributed.View;
+import dev.starling.distributed.encoding.LossReport;
+import dev.starling.distributed.group.Control;
 import dev.starling.distributed.group.Outbox;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 
 /** Last messages to processes that were refused or excluded, until they are delivered. */
 final class Farewells {
     private final List<Outbox> outboxes = new ArrayList<>();
+    /** Preferred ranks of processes that came after the end of the group. */
+    private final Set<Integer> late = ConcurrentHashMap.newKeySet();
 
-    void add(Outbox outbox) {
+    private volatile int lost = -1;
+
+    /** Adds the messages to a process; {@code lateRank} is its preferred rank if the group has ended, or -1. */
+    void add(Outbox outbox, int lateRank) {
         outboxes.add(outbox);
+        late.add(lateRank);
+    }
+
+    /** Returns whether a process with a preferred rank came after the end of the group. Any thread may call this. */
+    boolean wasLate(int preferredRank) {
+        return late.contains(preferredRank);
+    }
+
+    /** Returns the message that the loss of a member has ended the group. */
+    Control.Lost loss(View view, LossReport report) {
+        boolean member = report.rank() >= 0 && report.rank() < view.world();
+        lost = member ? view.members().get(report.rank()).preferredRank() : -1;
+        return new Control.Lost(view.epoch(), report);
+    }
+
+    /** Returns the preferred rank of the member whose loss has ended the group, or -1. Any thread may call this. */
+    int lostRank() {
+        return lost;
     }
 
     boolean isEmpty() {

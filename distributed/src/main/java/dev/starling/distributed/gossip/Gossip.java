@@ -4,7 +4,6 @@ import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Group;
 import dev.starling.distributed.Member;
 import dev.starling.distributed.gossip.GossipMessage.Announcement;
-import dev.starling.distributed.gossip.GossipMessage.Credit;
 import dev.starling.distributed.gossip.GossipMessage.Final;
 import dev.starling.distributed.gossip.GossipMessage.Finished;
 import dev.starling.distributed.gossip.GossipMessage.Initial;
@@ -16,6 +15,8 @@ import dev.starling.distributed.gossip.Peer.Inbox;
 import dev.starling.distributed.gossip.Peer.Outbox;
 import dev.starling.distributed.gossip.Peer.Phase;
 import dev.starling.distributed.group.Membership;
+import dev.starling.distributed.group.Strategies;
+import dev.starling.errors.Durations;
 import dev.starling.nn.data.Share;
 import dev.starling.nn.train.Concludes;
 import dev.starling.nn.train.DistributionStrategy;
@@ -194,6 +195,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
         int chars = group.transport().maxMessageLength() / 4;
         layout = new WeightLayout(state, chars);
         group.connectToAll();
+        Strategies.begin(group, "gossip");
         // Peers may mix at different intervals.
         settings = state.settings().with("strategy", "gossip")
                 .with("data of each worker's own", ownExamples > 0).abridged(chars);
@@ -219,7 +221,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
         }, time), group.config().timeout(), () -> "the initial weights of rank 0");
         check();
         if (!decided && !initial.isFirstOfThoseStarted()) {
-            throw new DistributedException("rank " + rank() + " waited " + group.config().timeout()
+            throw new DistributedException("rank " + rank() + " waited " + Durations.text(group.config().timeout())
                     + " for initial weights; no peer has sent any");
         }
         if (!decided || initial.areKnown()) {
@@ -296,7 +298,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
         for (Peer peer : peers) {
             if (peer.phase != Phase.ABSENT && !condition.test(peer)) {
                 LOG.log(Level.WARNING, "rank {0} has finished and waited {1} for rank {2} to {3}; it ends without it",
-                        group.rank(), group.config().timeout(), peer.member.rank(), what);
+                        group.rank(), Durations.text(group.config().timeout()), peer.member.rank(), what);
             }
         }
     }
@@ -454,7 +456,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
             case Announcement announcement -> onAnnouncement(peer, announcement);
             case GossipMessage _ when !peer.announced -> { }
             case Settings other -> onSettings(peer, other.settings());
-            case Credit _ -> peer.onCredit();
+            case GossipMessage.Credit _ -> peer.onCredit();
             case Weights weights -> onWeights(peer, weights);
             case Finished _ -> peer.become(Phase.FINISHED);
         }

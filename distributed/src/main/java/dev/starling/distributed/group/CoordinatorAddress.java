@@ -2,6 +2,7 @@ package dev.starling.distributed.group;
 
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.GroupConfig;
+import dev.starling.errors.Durations;
 import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.nio.file.Files;
@@ -63,7 +64,7 @@ public final class CoordinatorAddress {
                 throw new DistributedException("cannot read the coordinator's address in " + file + ": " + e, e);
             }
         }
-        throw new DistributedException("waited " + atMost + " for the coordinator's address in " + file
+        throw new DistributedException("waited " + Durations.text(atMost) + " for the coordinator's address in " + file
                 + "; start the process that publishes it");
     }
 

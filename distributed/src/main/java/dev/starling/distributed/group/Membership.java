@@ -10,6 +10,7 @@ import dev.starling.distributed.View;
 import dev.starling.distributed.collective.call.Driver;
 import dev.starling.distributed.collective.call.Patience;
 import dev.starling.distributed.encoding.LossReport;
+import dev.starling.errors.Durations;
 import dev.starling.transport.ConnectionHandler;
 import dev.starling.transport.Endpoint;
 import dev.starling.transport.MessageHandler;
@@ -45,6 +46,7 @@ public final class Membership extends EpochGroup implements Driver {
     private final Links links;
     private final Succession succession;
     private final SubGroups subGroups;
+    final Strategies strategies = new Strategies(this);
     private final Handlers handlers = new Handlers();
     private final Inbox inbox = new Inbox();
     private final List<Runnable> listeners = new CopyOnWriteArrayList<>();
@@ -96,7 +98,7 @@ public final class Membership extends EpochGroup implements Driver {
             onCreated.accept(group);
             group.awaitRunning(0, group.config.joinTimeout());
             return group;
-        } catch (RuntimeException e) {
+        } catch (Throwable e) {
             group.close();
             throw e;
         }
@@ -125,7 +127,7 @@ public final class Membership extends EpochGroup implements Driver {
             throw failure;
         }
         throw progress.get(() -> succession.failure(phase == Phase.JOINING ? -1 : rank(), failure,
-                decided ? "the group changed again" : "waited " + atMost));
+                decided ? "the group changed again" : "waited " + Durations.text(atMost)));
     }
 
     @Override

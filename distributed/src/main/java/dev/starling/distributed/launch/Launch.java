@@ -26,9 +26,10 @@ import org.jspecify.annotations.Nullable;
 public final class Launch implements AutoCloseable {
     private static final long NEVER = Long.MAX_VALUE;
     private static final Duration MAX_BACKOFF = Duration.ofSeconds(30);
-    private static final int NOT_FOUND = 127;
     /** Time limit for the kernel to remove a killed process. */
     private static final long KILLED_NS = TimeUnit.SECONDS.toNanos(5);
+    /** How long a process that has left or broken its group may take to end by itself, which shows the reason. */
+    private static final long CULPRIT_NS = TimeUnit.SECONDS.toNanos(1);
     /** Interval at which to check for the end of descendants: there is no notification of it. */
     private static final long REMNANTS_NS = TimeUnit.MILLISECONDS.toNanos(10);
 
@@ -62,6 +63,9 @@ public final class Launch implements AutoCloseable {
     private boolean succeeded;
     /** What the launch reports, or {@code null}. */
     private @Nullable LaunchException failure;
+    /** The process because of which that one failed, while it has yet to end; {@code null} if there is none. */
+    private @Nullable RankProcess culprit;
+    private long stopCulpritAtNs = NEVER;
     private int signalled;
     private boolean ending;
     /** When to terminate servers that do not end by themselves after their workers. */
@@ -103,7 +107,7 @@ public final class Launch implements AutoCloseable {
     }
 
     static Launch start(Launcher launcher) {
-        requireCommand(launcher.command.getFirst());
+        Launcher.requireCommand(launcher.command.getFirst());
         Launch launch;
         try {
             launch = new Launch(launcher);
@@ -112,18 +116,6 @@ public final class Launch implements AutoCloseable {
         }
         Thread.ofPlatform().name("starling-launch").start(launch::supervise);
         return launch;
-    }
-
-    private static void requireCommand(String name) {
-        Path path = Path.of(name);
-        List<Path> candidates = path.getNameCount() > 1 || path.isAbsolute() ? List.of(path)
-                : Arrays.stream(System.getenv().getOrDefault("PATH", "/usr/bin:/bin").split(":"))
-                        .map(folder -> Path.of(folder).resolve(name)).toList();
-        if (candidates.stream().noneMatch(c -> Files.isRegularFile(c) && Files.isExecutable(c))) {
-            throw new LaunchException(NOT_FOUND, "there is no executable command '" + name + "'"
-                    + (candidates.size() == 1 ? "" : " on the PATH") + "; check the spelling, or "
-                    + "give its full path");
-        }
     }
 
     /** Returns the process id of a rank, the latest if it was restarted; 0 before it is started. */
@@ -215,7 +207,7 @@ public final class Launch implements AutoCloseable {
     }
 
     private long nextNs() {
-        long next = Math.min(retireAtNs, Math.min(killAtNs, abandonAtNs));
+        long next = Math.min(Math.min(retireAtNs, stopCulpritAtNs), Math.min(killAtNs, abandonAtNs));
         for (long at : startAtNs) {
             next = Math.min(next, at);
         }
@@ -234,6 +226,11 @@ public final class Launch implements AutoCloseable {
         remnants.removeIf(this::isGone);
         if (System.nanoTime() >= retireAtNs) {
             end(Signals.TERM);
+        }
+        if (System.nanoTime() >= stopCulpritAtNs) {
+            stopCulpritAtNs = NEVER;
+            culprit = null;
+            signalAll(Signals.TERM);
         }
         if (System.nanoTime() >= killAtNs) {
             killAtNs = NEVER;
@@ -326,7 +323,7 @@ public final class Launch implements AutoCloseable {
     /** Reports a failure that does not end the launch, once its last lines and its consequence are known. */
     private void report(RankProcess process) {
         if (process.outputEnded && process.consequence != null) {
-            err.printLine(account(process) + "\n    " + process.consequence);
+            err.printLine(process.account() + "\n    " + process.consequence);
         }
     }
 
@@ -342,6 +339,7 @@ public final class Launch implements AutoCloseable {
         boolean bad = process.process.exitValue() != 0;
         boolean worker = process.rank < launcher.processes - launcher.servers;
         if (ending) {
+            failed = bad && process == culprit ? process : failed;
             return;
         }
         if (retireAtNs != NEVER) {
@@ -353,11 +351,13 @@ public final class Launch implements AutoCloseable {
         if (bad && worker && isLeftBehind(process)) {
             process.consequence = "it is not restarted: the run has finished without it";
             report(process);
-        } else if (bad && restartsLeft > 0) {
+        } else if (bad && restartsLeft > 0 && (!worker || !succeeded || coordinator == null
+                || isWorkerRunning(Integer.MAX_VALUE))) {
             restart(process);
         } else if (bad) {
             failed = failed == null || !worker ? process : failed;
             if (toleratedLeft == 0 || !worker) {
+                findCulprit();
                 end(Signals.TERM);
                 return;
             }
@@ -421,10 +421,9 @@ public final class Launch implements AutoCloseable {
         return false;
     }
 
-    /** Returns whether a restarted worker is not needed: another one has finished the run, and no member is left. */
+    /** Returns whether a restarted worker was refused only because the others have finished the run. */
     private boolean isLeftBehind(RankProcess process) {
-        return succeeded && starts[process.rank] > 1 && coordinator != null && coordinator.failure() == null
-                && (!isWorkerRunning(Integer.MAX_VALUE) || coordinator.awaitDone(Duration.ZERO));
+        return succeeded && starts[process.rank] > 1 && coordinator != null && coordinator.hasRefused(process.rank);
     }
 
     /**
@@ -453,9 +452,18 @@ public final class Launch implements AutoCloseable {
         }
     }
 
+    /** Lets the process that the group has lost, and that others of it may outrun, end by itself. */
+    private void findCulprit() {
+        int rank = coordinator == null ? -1 : coordinator.lostRank();
+        if (rank >= 0 && rank < current.length && current[rank] != null && !current[rank].hasEnded) {
+            culprit = current[rank];
+            stopCulpritAtNs = System.nanoTime() + CULPRIT_NS;
+        }
+    }
+
     private void signalAll(int signal) {
         for (RankProcess process : current) {
-            if (process != null && process.process.isAlive()) {
+            if (process != null && process.process.isAlive() && (process != culprit || signal == Signals.KILL)) {
                 process.signal(signal);
             }
         }
@@ -463,7 +471,7 @@ public final class Launch implements AutoCloseable {
     }
 
     private void finish(AutoCloseable signalHandling, @Nullable Throwable broken) {
-        Throwable problem = broken != null ? broken : failed != null ? failureOf(failed) : failure;
+        Throwable problem = broken != null ? broken : failed != null ? failed.failure() : failure;
         AutoCloseable output = () -> {
             closeLogs();
             out.flush();
@@ -502,17 +510,5 @@ public final class Launch implements AutoCloseable {
                 log.close();
             }
         }
-    }
-
-    private static LaunchException failureOf(RankProcess process) {
-        return new LaunchException(process.rank, process.process.exitValue(), account(process), process.lastLines(),
-                null);
-    }
-
-    /** Describes how a process ended, with its last lines of output. */
-    private static String account(RankProcess process) {
-        List<String> lines = process.lastLines();
-        return process.describeEnd() + (lines.isEmpty() ? " without any output"
-                : "; its last lines:\n    " + String.join("\n    ", lines));
     }
 }

@@ -1,5 +1,6 @@
 package dev.starling.distributed.launch;
 
+import dev.starling.errors.Durations;
 import dev.starling.tensor.TensorException;
 import dev.starling.transport.Secret;
 import java.io.FileDescriptor;
@@ -8,6 +9,7 @@ import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -32,6 +34,7 @@ import org.jspecify.annotations.Nullable;
  * method that sets something returns a copy.
  */
 public final class Launcher implements Cloneable {
+    private static final int NOT_FOUND = 127;
     /** A few times as many nanoseconds are still a {@code long}. */
     private static final Duration MAX_GRACE = Duration.ofDays(365);
     private static final List<Path> SESSION_TOOLS = List.of(Path.of("/usr/bin/setsid"), Path.of("/bin/setsid"));
@@ -180,7 +183,7 @@ public final class Launcher implements Cloneable {
     /** Sets the grace period between the termination signal and SIGKILL, at most 365 days; the default is 5 s. */
     public Launcher grace(Duration period) {
         require(!period.isNegative() && period.compareTo(MAX_GRACE) <= 0, "the grace period must be >= 0 and at most "
-                + MAX_GRACE + ", got " + period);
+                + Durations.text(MAX_GRACE) + ", got " + Durations.text(period));
         return with(copy -> copy.grace = period);
     }
 
@@ -235,5 +238,18 @@ public final class Launcher implements Cloneable {
             copy.standardOutput = out;
             copy.standardError = err;
         });
+    }
+
+    /** Requires an executable file of a name, on the PATH unless it is a path. */
+    static void requireCommand(String name) {
+        Path path = Path.of(name);
+        List<Path> candidates = path.getNameCount() > 1 || path.isAbsolute() ? List.of(path)
+                : Arrays.stream(System.getenv().getOrDefault("PATH", "/usr/bin:/bin").split(":"))
+                        .map(folder -> Path.of(folder).resolve(name)).toList();
+        if (candidates.stream().noneMatch(c -> Files.isRegularFile(c) && Files.isExecutable(c))) {
+            throw new LaunchException(NOT_FOUND, "there is no executable command '" + name + "'"
+                    + (candidates.size() == 1 ? "" : " on the PATH") + "; check the spelling, or "
+                    + "give its full path");
+        }
     }
 }

@@ -108,4 +108,16 @@ final class RankProcess {
         return String.format(Locale.ROOT, "rank %d (process %d) %s after %.1f s", rank, process.pid(),
                 Signals.describe(process.exitValue()), (endedNs - startedNs) / 1e9);
     }
+
+    /** Describes how the process ended, with its last lines of output. */
+    String account() {
+        List<String> lines = lastLines();
+        return describeEnd() + (lines.isEmpty() ? " without any output"
+                : "; its last lines:\n    " + String.join("\n    ", lines));
+    }
+
+    /** Returns the failure of a process that has ended. */
+    LaunchException failure() {
+        return new LaunchException(rank, process.exitValue(), account(), lastLines(), null);
+    }
 }

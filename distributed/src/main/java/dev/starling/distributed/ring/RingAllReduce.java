@@ -10,6 +10,7 @@ import dev.starling.distributed.bucket.Buckets;
 import dev.starling.distributed.bucket.GradientCodec;
 import dev.starling.distributed.epoch.MembershipEpochs;
 import dev.starling.distributed.group.Membership;
+import dev.starling.distributed.group.Strategies;
 import dev.starling.distributed.state.Fingerprint;
 import dev.starling.distributed.state.OwnRows;
 import dev.starling.distributed.state.Throughput;
@@ -132,6 +133,7 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
         epochs = MembershipEpochs.of(group, config.elastic(), this::begin, this::close);
         state = newState;
         group.patience().place(() -> "rank " + rank + " of " + world + ", at step " + newState.step() + ",");
+        Strategies.begin(group, "ring");
         epochs.start(newState, config.addTo(newState.settings()));
     }
 

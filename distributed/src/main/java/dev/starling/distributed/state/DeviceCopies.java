@@ -1,6 +1,7 @@
 package dev.starling.distributed.state;
 
 import dev.starling.distributed.DistributedException;
+import dev.starling.errors.Durations;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.spi.PinnedMemory;
@@ -46,7 +47,8 @@ public final class DeviceCopies implements AutoCloseable {
     /** Waits for all copies, and removes all parts. */
     public void clear() {
         if (!await()) {
-            throw new DistributedException("waited " + timeout + " for copies between the host and " + device);
+            throw new DistributedException("waited " + Durations.text(timeout) + " for copies between the host and "
+                    + device);
         }
         closeParts();
     }
@@ -61,7 +63,7 @@ public final class DeviceCopies implements AutoCloseable {
         try {
             if (!await()) {
                 LOG.log(Level.ERROR, "{0} still copies to or from memory of the host after {1}: {2} bytes are not"
-                        + " released", device, timeout, memory.byteSize());
+                        + " released", device, Durations.text(timeout), memory.byteSize());
                 return false;
             }
         } catch (TensorException e) {

@@ -34,6 +34,8 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Real processes, mostly shells, that end in various ways: successfully, with an error, by a signal, never. */
 @Tag("processes")
@@ -254,9 +256,17 @@ class LauncherTest {
         assertThat(text(err)).contains("rank 1 is not restarted");
     }
 
-    /** The restarted worker starts before the other one has finished, and joins after it. */
+    /** Restarted, it would train the whole run again alone, and its own steps or results are missing. */
     @Test
-    void refusesARestartedWorkerAfterTheEndOfTheRun() throws Exception {
+    void reportsAWorkerThatFailsAfterAnotherHasFinished() {
+        assertThat(failure(group("[ $STARLING_RANK = 0 ] && exit 0; sleep 1; exit 4")).status()).isEqualTo(4);
+        assertThat(text(err)).doesNotContain("restarted");
+    }
+
+    /** The restarted worker starts before the other one has finished. It joins after it, or fails by itself. */
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void refusesARestartedWorkerAfterTheEndOfTheRun(boolean joins) throws Exception {
         TransportConfig transport = TransportConfig.of("local", Secret.random());
         CompletableFuture<String> address = new CompletableFuture<>();
         Launcher launcher = shell("if [ $STARLING_RANK = 1 ]; then [ $STARLING_RESTART = 1 ] || exit 4; touch $1/late;"
@@ -273,11 +283,45 @@ class LauncherTest {
             Group.join(config).close();
             eventually(() -> Files.exists(dir.resolve("late")), () -> "rank 1 was not restarted: " + text(err));
             Files.createFile(dir.resolve("left"));
-            eventually(() -> isRefused(config), () -> "a process still joins: " + text(err));
+            eventually(() -> isRefused(config.preferredRank(joins ? 1 : -1)),
+                    () -> "a process still joins: " + text(err));
             Files.createFile(dir.resolve("refused"));
-            assertThat(launch.await(Duration.ofSeconds(20))).isZero();
+            if (joins) {
+                assertThat(launch.await(Duration.ofSeconds(20))).isZero();
+                assertThat(text(err)).contains("it is not restarted: the run has finished without it");
+            } else {
+                assertThat(catchThrowableOfType(LaunchException.class, () -> launch.await(Duration.ofSeconds(20)))
+                        .status()).isEqualTo(5);
+            }
         }
-        assertThat(text(err)).contains("it is not restarted: the run has finished without it");
+    }
+
+    /** Rank 1 leaves the group, and ends later than rank 0, which fails because of that. */
+    @Test
+    void reportsTheProcessBecauseOfWhichOthersFailed() throws Exception {
+        TransportConfig transport = TransportConfig.of("local", Secret.random());
+        CompletableFuture<String> address = new CompletableFuture<>();
+        Launcher launcher = shell("while [ ! -e $1/go ]; do sleep 0.01; done; [ $STARLING_RANK = 0 ] && exit 7;"
+                + " sleep 0.3; echo the reason; exit 8").processes(2).coordinator((secret, directory, world) -> {
+                    CoordinatorThread thread = CoordinatorThread.start(Coordinator.open(transport, 2,
+                            Coordinator.OnLoss.END, 2, Duration.ofSeconds(60)));
+                    address.complete(thread.address());
+                    return thread;
+                });
+        try (Launch launch = launcher.start()) {
+            GroupConfig config = GroupConfig.of(transport, address.get(10, TimeUnit.SECONDS));
+            CompletableFuture<Void> left = CompletableFuture.runAsync(() -> Group.join(config.preferredRank(1)).close());
+            try (Group group = Group.join(config.preferredRank(0))) {
+                left.get(10, TimeUnit.SECONDS);
+                assertThatThrownBy(() -> group.collectives().barrier().await(Duration.ofSeconds(10)))
+                        .isInstanceOf(DistributedException.class).hasMessageContaining("rank 1");
+            }
+            Files.createFile(dir.resolve("go"));
+            LaunchException e = catchThrowableOfType(LaunchException.class, () -> launch.await(Duration.ofSeconds(20)));
+            assertThat(e.rank()).isEqualTo(1);
+            assertThat(e.status()).isEqualTo(8);
+            assertThat(e.lastLines()).containsExactly("the reason");
+        }
     }
 
     private static boolean isRefused(GroupConfig config) {
@@ -434,7 +478,7 @@ class LauncherTest {
             assertThat(launch.await(forever)).isZero();
         }
         assertThatThrownBy(() -> shell("exit 0").grace(forever)).isInstanceOf(TensorException.class)
-                .hasMessageContaining("at most PT8760H");
+                .hasMessageContaining("at most 31536000 s");
     }
 
     /** A child inherits ignored signals, as after nohup, and then a shell cannot trap them. */

@@ -253,7 +253,7 @@ class ParameterServerTest {
                 servers.start(TrainingState.of(model, sgd));
                 if (group.rank() == 0) {
                     assertThatThrownBy(() -> servers.sum(new double[1])).isInstanceOf(DistributedException.class)
-                            .hasMessageContaining("waited PT2S");
+                            .hasMessageContaining("waited 2 s");
                     reported.countDown();
                 }
                 assertThat(reported.await(20, TimeUnit.SECONDS)).isTrue();

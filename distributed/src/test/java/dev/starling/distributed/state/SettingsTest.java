@@ -33,8 +33,10 @@ import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import java.time.Duration;
 import java.util.List;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /** Settings that differ between ranks are an error on all of them, with every strategy. */
@@ -96,6 +98,42 @@ class SettingsTest {
     @EnumSource(value = Difference.class, names = {"NONE", "RATE", "RULE", "ORDER", "ROWS", "BATCH", "SHAPES"})
     void synchronousServersNameTheDifference(Difference difference) {
         assertNamed(Kind.SYNCHRONOUS_PS, difference);
+    }
+
+    /** Members with different strategies would wait for each other in vain, and some would train alone. */
+    @ParameterizedTest
+    @CsvSource({"RING, GOSSIP", "GOSSIP, ELASTIC_RING", "ASYNCHRONOUS_PS, GOSSIP", "SYNCHRONOUS_PS, RING"})
+    void differentStrategiesAreNamed(Kind kind, Kind ofTheLast) {
+        boolean ps = kind.compareTo(Kind.ASYNCHRONOUS_PS) >= 0;
+        List<RunEndedException> failures = new Cluster(TransportConfig.of("local", Secret.random())
+                .livenessTimeout(Duration.ofSeconds(5)), ps ? 4 : 3, Coordinator.OnLoss.REFORM).servers(ps ? 1 : 0)
+                .run(group -> {
+                    try (Scope scope = Scope.open("rank")) {
+                        if (group.rank() == 3) {
+                            ParameterServer.serve(group, ServerConfig.inMemory());
+                        } else {
+                            train(group, group.rank() == 2 ? ofTheLast : kind, Difference.NONE);
+                        }
+                        return null;
+                    } catch (RunEndedException e) {
+                        return e;
+                    }
+                });
+        assertThat(failures).allSatisfy(each -> assertThat(each)
+                .hasMessageContaining("the settings of the ranks differ: strategy is "));
+    }
+
+    /** A process may use one strategy after another in a group, although others have yet to begin the next one. */
+    @Test
+    void strategiesMayFollowEachOther() {
+        Cluster.local(3).run(group -> {
+            try (Scope scope = Scope.open("rank")) {
+                train(group, Kind.RING, Difference.NONE);
+                train(group, Kind.GOSSIP, Difference.NONE);
+                train(group, Kind.RING, Difference.NONE);
+            }
+            return null;
+        });
     }
 
     private static void assertNamed(Kind kind, Difference difference) {

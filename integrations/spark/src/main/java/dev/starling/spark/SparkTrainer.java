@@ -31,6 +31,7 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.functions;
 import org.apache.spark.util.SerializableConfiguration;
+import org.apache.spark.util.Utils;
 
 /**
  * Trains a model in the executors that hold a DataFrame's partitions: each worker is a task of a barrier stage. Workers
@@ -301,6 +302,7 @@ public final class SparkTrainer {
         Dataset<Row> selected = selection.select(frame);
         Dataset<Row> measured = heldOut == null ? null : selection.select(heldOut);
         SparkContext context = SparkColumns.context(frame);
+        checkAllocation(context);
         checkElastic(context);
         int servers = strategy.serverTasks();
         // Checked before the first job, which would wait without a limit if there were no executors.
@@ -342,6 +344,15 @@ public final class SparkTrainer {
     private void paused(Pause pause) {
         LOG.log(System.Logger.Level.WARNING, pause);
         pauses.forEach(listener -> listener.accept(pause));
+    }
+
+    /** Refuses what Spark refuses only once rows are read, and not at all while there are no executors. */
+    private void checkAllocation(SparkContext context) {
+        if (!elastic && Utils.isDynamicAllocationEnabled(context.conf())) {
+            throw new SparkJobException("training runs in a barrier stage, which Spark refuses with "
+                    + "spark.dynamicAllocation.enabled=true; set it to false, and spark.executor.instances to the "
+                    + "number of executors");
+        }
     }
 
     private void checkElastic(SparkContext context) {

@@ -23,6 +23,7 @@ import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
+import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
 import org.apache.spark.Success$;
 import org.apache.spark.api.java.function.ForeachFunction;
@@ -359,6 +360,19 @@ class SparkTrainerTest {
         assertThat(SparkTrainer.workers(8, 2, 12)).isEqualTo(6);
         assertThat(SparkTrainer.workers(0, 0, 4)).isEqualTo(1);
         assertThat(SparkTrainer.workers(1, 2, 4)).isEqualTo(1);
+    }
+
+    @Test
+    void refusesDynamicAllocationBeforeItWaitsForSlots() {
+        SparkConf conf = SharedSession.get().sparkContext().conf();
+        conf.set("spark.dynamicAllocation.enabled", "true");
+        try {
+            assertThatThrownBy(() -> trainer().workers(5).slotTimeout(Duration.ofSeconds(1))
+                    .fit(SharedSession.points(100, 800))).isInstanceOf(SparkJobException.class)
+                    .hasMessageContaining("Spark refuses with spark.dynamicAllocation.enabled=true; set it to false");
+        } finally {
+            conf.remove("spark.dynamicAllocation.enabled");
+        }
     }
 
     @Test

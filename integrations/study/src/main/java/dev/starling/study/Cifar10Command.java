@@ -120,7 +120,12 @@ final class Cifar10Command implements Callable<Integer> {
         require(limit > 0 && limit <= MAX_LIMIT, "--limit must be above 0 and at most " + MAX_LIMIT + " minutes, got "
                 + limit);
         require(!resume || json != null, "--resume continues the file of --json: name it");
-        charts.forEach(chart -> require(Chart.isDrawable(chart), "--chart must end in .svg or .png, got " + chart));
+        for (Path chart : charts) {
+            require(Chart.isDrawable(chart), "--chart must end in .svg or .png, got " + chart);
+            // A run takes many minutes, and draws at its end.
+            require(Files.isWritable(chart.toAbsolutePath().getParent()), "--chart needs a directory that can be "
+                    + "written, got " + chart);
+        }
         if (markdown != null) {
             Table.read(markdown);
         }

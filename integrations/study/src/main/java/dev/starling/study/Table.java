@@ -119,6 +119,7 @@ final class Table {
     static String title(String implementation) {
         return switch (implementation) {
             case "starling" -> "Starling, shared memory of the host";
+            case "starling network tcp" -> "Starling, TCP";
             case "starling network aeron" -> "Starling, Aeron over UDP";
             case "starling network ucx" -> "Starling, UCX over TCP";
             case "grpc" -> "grpc-java, a unary call";

@@ -206,4 +206,10 @@ class ReportTest {
         assertThat(recipe.updateBatch(Setup.GOSSIP_4)).isEqualTo(24);
         assertThat(recipe.updateRate(Setup.GOSSIP_4)).isEqualTo(2e-3);
     }
+
+    @Test
+    void namesTheTransportsOfMessages() {
+        assertThat(List.of("starling network tcp", "starling network aeron", "starling network ucx")).extracting(
+                Table::title).containsExactly("Starling, TCP", "Starling, Aeron over UDP", "Starling, UCX over TCP");
+    }
 }

@@ -51,9 +51,9 @@ public final class Augment {
         }
         float[] table = new float[channels * 256];
         for (int c = 0; c < channels; c++) {
-            if (!(std[c] > 0)) {
-                throw TensorException.argument("augment", "expected std above 0, found " + Arrays.toString(std),
-                        "leave out constant channels");
+            if (!(std[c] > 0) || !Float.isFinite(mean[c])) {
+                throw TensorException.argument("augment", "std must be above 0 and means finite, got "
+                        + Arrays.toString(std) + " and " + Arrays.toString(mean), "leave out constant channels");
             }
             for (int i = 0; i < 256; i++) {
                 table[c * 256 + i] = (i / 255f - mean[c]) / std[c];

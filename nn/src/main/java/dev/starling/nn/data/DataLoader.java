@@ -5,6 +5,7 @@ import com.lmax.disruptor.RingBuffer;
 import com.lmax.disruptor.Sequence;
 import com.lmax.disruptor.SequenceBarrier;
 import com.lmax.disruptor.TimeoutException;
+import dev.starling.errors.Durations;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.TensorException;
 import java.time.Duration;
@@ -239,7 +240,7 @@ public final class DataLoader implements AutoCloseable {
         try {
             filled.waitFor(sequence);
         } catch (TimeoutException e) {
-            throw new LoadException("waited " + config.deadline() + " for " + what
+            throw new LoadException("waited " + Durations.text(config.deadline()) + " for " + what
                     + "; check for a worker that hangs in Dataset.write, or set a longer deadline", -1, e);
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
@@ -337,7 +338,7 @@ public final class DataLoader implements AutoCloseable {
                 int number = toPublish++;
                 try {
                     batch.assign(plan, number, target);
-                } catch (RuntimeException | Error e) {
+                } catch (Throwable e) { // A data set in another language may throw a checked exception.
                     batch.failure = LoadException.ofBatch(number, plan.epoch(), "prepared", e);
                 } finally {
                     ring.publish(sequence);
@@ -427,7 +428,7 @@ public final class DataLoader implements AutoCloseable {
 
         /** Sets how long the reader waits for a batch before the wait fails; default one minute. */
         public Builder deadline(Duration timeout) {
-            require(timeout.isPositive(), "the deadline must be positive, got " + timeout);
+            require(timeout.isPositive(), "the deadline must be positive, got " + Durations.text(timeout));
             deadline = timeout;
             return this;
         }

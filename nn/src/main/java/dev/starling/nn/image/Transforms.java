@@ -172,8 +172,9 @@ public final class Transforms {
         float[] deviations = std.clone();
         require(means.length == deviations.length && means.length > 0, "there must be as many means as deviations, got "
                 + means.length + " and " + deviations.length);
-        for (float deviation : deviations) {
-            require(deviation > 0, "deviations must be above 0, got " + Arrays.toString(deviations));
+        for (int i = 0; i < means.length; i++) {
+            require(Float.isFinite(means[i]) && deviations[i] > 0, "deviations must be above 0 and means finite, got "
+                    + Arrays.toString(deviations) + " and " + Arrays.toString(means));
         }
         return (image, random) -> {
             require(means.length == 1 || means.length == image.channels(), "an image of " + image.channels()

@@ -34,6 +34,12 @@ record Elementwise(String name, BinaryOperator<Tensor> function) implements Loss
         return x.dtype().bytes() == 2 ? x.to(DType.F32) : x;
     }
 
+    static void requireFinite(String loss, String what, double value) {
+        if (!Double.isFinite(value)) {
+            throw TensorException.argument(loss, "the " + what + " must be finite, got " + value, "correct it");
+        }
+    }
+
     static void requireSame(String loss, Tensor result, Tensor target) {
         if (!result.shape().equals(target.shape())) {
             throw new TensorException(TensorException.Problem.SHAPE, loss, List.of(result.spec(), target.spec()),

@@ -228,6 +228,7 @@ public interface Loss {
      * same kind and one of another kind. The target is not used. (Schroff et al., 2015)
      */
     static Loss triplet(double margin) {
+        Elementwise.requireFinite("triplet", "margin", margin);
         return new RowLoss("triplet " + margin, false, (result, target) ->
                 PairLosses.triplet(result, margin));
     }
@@ -238,6 +239,7 @@ public interface Loss {
      * al., 2006)
      */
     static Loss contrastive(double margin) {
+        Elementwise.requireFinite("contrastive", "margin", margin);
         return new RowLoss("contrastive " + margin, false, (result, target) ->
                 PairLosses.contrastive(result, target, margin));
     }
@@ -247,12 +249,14 @@ public interface Loss {
      * is the cosine between the two rows of a result {@code [N, 2, D]}.
      */
     static Loss cosineEmbedding(double margin) {
+        Elementwise.requireFinite("cosineEmbedding", "margin", margin);
         return new RowLoss("cosineEmbedding " + margin, false, (result, target) ->
                 PairLosses.cosineEmbedding(result, target, margin));
     }
 
     /** Returns this loss, multiplied by a factor. */
     default Loss times(double factor) {
+        Elementwise.requireFinite("loss", "factor", factor);
         return new SumOfLosses(List.of(this), new double[] {factor}, List.of());
     }
 
@@ -278,6 +282,7 @@ public interface Loss {
 
     private Loss plusPenalty(String name, Module model, Predicate<String> paths, double strength,
             UnaryOperator<Tensor> of) {
+        Elementwise.requireFinite("penalty", "strength", strength);
         List<Parameter> chosen = model.parameters().entrySet().stream().filter(e -> paths.test(e.getKey()))
                 .map(Map.Entry::getValue).toList();
         if (chosen.isEmpty()) {

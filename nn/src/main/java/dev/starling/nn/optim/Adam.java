@@ -8,6 +8,9 @@ import dev.starling.tensor.op.Rule;
  * The Adam optimiser: steps scaled by running means of the gradient and of its square; see {@link Rule.Adam}.
  * {@link AdamW} creates it with decoupled weight decay. The bias correction of the means counts the steps of each
  * parameter separately, so that a parameter that is unfrozen late starts like any other.
+ *
+ * <p>The square of an f32 gradient element above 1.8·10¹⁹ is infinite. The mean of the squares then stays infinite, and
+ * its weight does not move any more, unless {@link ClipByNorm} or {@link ClipByValue} bounds the gradients before.
  */
 public final class Adam {
     private Adam() {

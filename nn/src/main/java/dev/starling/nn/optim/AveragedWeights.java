@@ -39,6 +39,12 @@ public final class AveragedWeights implements OptimizerAround {
     /** What follows a parameter's path in the names of the state. */
     private final String suffix;
 
+    /** Puts weights back. */
+    private interface Restoring extends AutoCloseable {
+        @Override
+        void close();
+    }
+
     private AveragedWeights(Optimizer inner, double share, long from, long every) {
         this.inner = inner;
         this.share = share;
@@ -146,17 +152,20 @@ public final class AveragedWeights implements OptimizerAround {
      */
     public <T> T evaluate(Supplier<T> body) {
         List<Parameter> weights = new ArrayList<>();
-        try {
+        // Unlike a finally block, this keeps an exception of body if the weights cannot be put back.
+        try (Restoring restoring = () -> restore(weights)) {
             for (int i = 0; isAveraged() && i < averages.length; i++) {
                 weights.add(Parameter.buffer(inner.parameters().get(i).master()));
             }
             apply();
             return body.get();
-        } finally {
-            for (int i = 0; i < weights.size(); i++) {
-                inner.parameters().get(i).set(weights.get(i).master());
-                weights.get(i).close();
-            }
+        }
+    }
+
+    private void restore(List<Parameter> weights) {
+        for (int i = 0; i < weights.size(); i++) {
+            inner.parameters().get(i).set(weights.get(i).master());
+            weights.get(i).close();
         }
     }
 

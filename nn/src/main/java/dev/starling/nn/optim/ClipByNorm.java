@@ -14,8 +14,8 @@ import org.jspecify.annotations.Nullable;
 /**
  * Scales all gradients by one factor so that their Euclidean norm does not exceed a bound, before another optimiser
  * performs its step. Frozen parameters do not count. (PyTorch adds 10⁻⁶ to the norm, so that its result is slightly
- * shorter than the bound.) If the norm is not finite, nothing is changed. The step then
- * throws if the host can access the device's memory; otherwise {@link #requireFinite} does. (Pascanu et al., 2012)
+ * shorter than the bound.) If the norm is not finite, nothing is changed. The step then throws if the host can access
+ * the device's memory; otherwise {@link #requireFinite} does, also if only a square exceeds f32. (Pascanu et al., 2012)
  */
 public final class ClipByNorm implements OptimizerAround {
     private final Optimizer inner;
@@ -59,7 +59,11 @@ public final class ClipByNorm implements OptimizerAround {
                 Parameter p = parameters().get(i);
                 clipped[i] = gradients[i] == null || !p.requiresGradient() ? null : gradients[i].to(p.value().device());
             }
-            Tensor length = computeNorm(clipped);
+            Tensor length = computeNorm(clipped, DType.F32);
+            if (length != null && length.device().backend().hostVisible() && !Double.isFinite(norm())) {
+                // The square of a finite f32 element may be infinite.
+                length = computeNorm(clipped, DType.F64);
+            }
             if (length == null) {
                 inner.step(guard, clipped);
                 return;
@@ -82,20 +86,23 @@ public final class ClipByNorm implements OptimizerAround {
         }
     }
 
-    /** Returns a gradient times a factor, which is not rounded to 16 bits. */
+    /** Returns a gradient times a factor, which is not rounded to a narrower type. */
     private static Tensor scale(Tensor gradient, Tensor factor) {
         DType type = gradient.dtype();
-        return type.bytes() < Float.BYTES ? gradient.to(DType.F32).mul(factor.to(DType.F32)).to(type)
+        return type.bytes() < factor.dtype().bytes() ? gradient.to(factor.dtype()).mul(factor).to(type)
                 : gradient.mul(factor.to(type));
     }
 
-    /** Computes the norm and stores it in {@link #norm}. Returns {@code null} if there is no gradient. */
-    private @Nullable Tensor computeNorm(Tensor[] gradients) {
+    /**
+     * Computes the norm, in this type or that of a gradient if it is wider, and stores it in {@link #norm}. Returns
+     * {@code null} if there is no gradient.
+     */
+    private @Nullable Tensor computeNorm(Tensor[] gradients, DType least) {
         Tensor[] sums = new Tensor[gradients.length];
         int n = 0;
         for (Tensor g : gradients) {
             if (g != null) {
-                sums[n++] = (g.dtype().bytes() < Float.BYTES ? g.to(DType.F32) : g).square().sum();
+                sums[n++] = (g.dtype().bytes() < least.bytes() ? g.to(least) : g).square().sum();
             }
         }
         if (n == 0) {

@@ -48,7 +48,7 @@ public final class GradientNorms implements OptimizerAround {
      * none. Waits for the device.
      */
     public Map<String, Double> norms() {
-        float[] each = squares == null ? new float[parameters().size()] : squares.master().toFloats();
+        double[] each = squares == null ? new double[parameters().size()] : squares.master().toDoubles();
         Map<String, Double> norms = new LinkedHashMap<>();
         for (int i = 0; i < each.length; i++) {
             norms.put(path(i), Math.sqrt(each[i]));
@@ -60,12 +60,13 @@ public final class GradientNorms implements OptimizerAround {
     public void step(@Nullable Tensor guard, Tensor[] gradients) {
         try (Scope scope = Scope.open("norms")) {
             Device device = parameters().getFirst().master().device();
-            Tensor none = Tensor.zeros().to(device);
+            Tensor none = Tensor.zeros().to(device).to(DType.F64);
             Tensor[] each = new Tensor[gradients.length];
             for (int i = 0; i < each.length; i++) {
                 Tensor g = gradients[i];
                 each[i] = g == null || !parameters().get(i).requiresGradient() ? none
-                        : g.to(device).to(DType.F32).square().sum();
+                        // In f32 the square of a finite element may be infinite, or 0.
+                        : Scope.run(() -> g.to(device).to(DType.F64).square().sum());
             }
             Tensor all = Tensor.stack(0, each);
             if (squares == null) {

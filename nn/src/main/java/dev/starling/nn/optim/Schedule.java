@@ -14,12 +14,13 @@ public interface Schedule {
 
     /** A constant rate. */
     static Schedule constant(double rate) {
-        require(rate >= 0 && rate < Double.POSITIVE_INFINITY, "rate must be >= 0 and finite, got " + rate);
+        requireRates(rate);
         return new NamedSchedule("constant " + rate, steps -> rate);
     }
 
     /** Multiplies the rate by {@code factor} after every {@code every} steps. */
     static Schedule decay(double rate, long every, double factor) {
+        requireRates(rate, factor);
         require(every > 0, "every must be > 0, got " + every);
         return new NamedSchedule("decay of " + rate + " by " + factor + " every " + every + " steps",
                 steps -> rate * StrictMath.pow(factor, steps / every));
@@ -31,6 +32,7 @@ public interface Schedule {
      * planned.) (Loshchilov and Hutter, 2016)
      */
     static Schedule cosine(double rate, double last, long total) {
+        requireRates(rate, last);
         require(total > 0, "total must be > 0, got " + total);
         return new NamedSchedule("cosine from " + rate + " to " + last + " over " + total + " steps",
                 steps -> half(rate, last, Math.min(1, (double) steps / total)));
@@ -44,6 +46,7 @@ public interface Schedule {
      * @param total number of steps; the rate rises during the first 30 % of them, as PyTorch's {@code OneCycleLR}
      */
     static Schedule oneCycle(double max, long total) {
+        requireRates(max);
         require(total > 1, "total must be > 1, got " + total);
         // Number of the step with the highest rate, from 0.
         double peak = 0.3 * total - 1;
@@ -57,6 +60,7 @@ public interface Schedule {
      * period that is {@code growth} times as long each time. (Loshchilov and Hutter, 2016)
      */
     static Schedule cosineRestarts(double rate, double last, long period, int growth) {
+        requireRates(rate, last);
         require(period > 0 && growth > 0, "period and growth must be > 0, got " + period + " and " + growth);
         return new NamedSchedule("cosine from " + rate + " to " + last + " over " + period
                 + " steps, restarted with periods " + growth + " times as long", steps -> {
@@ -72,6 +76,7 @@ public interface Schedule {
 
     /** From {@code rate} to {@code last} over {@code total} steps, as {@code (1 - steps/total)} to a power. */
     static Schedule polynomial(double rate, double last, long total, double power) {
+        requireRates(rate, last);
         require(total > 0 && power > 0, "total and power must be > 0, got " + total + " and " + power);
         return new NamedSchedule("polynomial of degree " + power + " from " + rate + " to " + last + " over " + total
                 + " steps", steps -> last + (rate - last) * StrictMath.pow(1 - Math.min(1, (double) steps / total),
@@ -80,6 +85,7 @@ public interface Schedule {
 
     /** Multiplies the rate by {@code factor} after each of the given numbers of steps, which must increase. */
     static Schedule multiStep(double rate, double factor, long... milestones) {
+        requireRates(rate, factor);
         long[] after = milestones.clone();
         for (int i = 1; i < after.length; i++) {
             require(after[i] > after[i - 1], "milestones must increase, got " + Arrays.toString(after));
@@ -103,6 +109,13 @@ public interface Schedule {
 
     private static double half(double from, double to, double progress) {
         return to + (from - to) * (1 + StrictMath.cos(Math.PI * progress)) / 2;
+    }
+
+    private static void requireRates(double... rates) {
+        for (double rate : rates) {
+            require(rate >= 0 && rate < Double.POSITIVE_INFINITY, "rates and factors must be >= 0 and finite, got "
+                    + rate);
+        }
     }
 
     private static void require(boolean holds, String relation) {

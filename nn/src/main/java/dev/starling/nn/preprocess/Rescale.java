@@ -3,6 +3,7 @@ package dev.starling.nn.preprocess;
 import dev.starling.nn.Layer;
 import dev.starling.nn.Precision;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 
 /**
  * {@code x·scale + offset}, element by element, as floating numbers: {@code new Rescale(1 / 255.0, 0)} converts bytes
@@ -13,6 +14,14 @@ import dev.starling.tensor.Tensor;
  * @param offset what is added
  */
 public record Rescale(double scale, double offset) implements Layer {
+    /** Throws {@link TensorException} if scale or offset are not finite. */
+    public Rescale {
+        if (!Double.isFinite(scale) || !Double.isFinite(offset)) {
+            throw TensorException.argument("rescale", "scale and offset must be finite, got " + scale + " and "
+                    + offset, "correct them");
+        }
+    }
+
     @Override
     public Tensor forward(Tensor x) {
         Tensor y = x.to(x.dtype().toFloating()).mul(scale).add(offset);

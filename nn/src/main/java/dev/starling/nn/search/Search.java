@@ -132,7 +132,8 @@ public final class Search {
 
     /**
      * Keeps results, and takes those that are there: a search that was stopped makes only the trials that are missing.
-     * A store belongs to one loss and, if the search runs in this process, to one set of examples.
+     * A store belongs to one loss and, if the search runs in this process, to one set of examples. A trial that failed
+     * is kept as well: when its cause is mended, delete its file, which has a line that begins with {@code problem=}.
      */
     public Search keep(TrialStore results) {
         store = results;

@@ -108,6 +108,7 @@ final class BatchServer<M extends Module> implements AutoCloseable {
 
     /** Computes the outputs for one example. */
     void predict(MemorySegment[] inputs, MemorySegment[] results, Duration timeout) {
+        requireOtherThread("predict", "call the layer that computes the result instead");
         Request request = new Request(inputs, results, timeout);
         try {
             queue.add(request);
@@ -131,7 +132,7 @@ final class BatchServer<M extends Module> implements AutoCloseable {
 
     /** Replaces the model between two batches; returns the old one. */
     M swap(M fresh) {
-        requireOtherThread("swap");
+        requireOtherThread("swap", "call it on another thread");
         BatchedModel next = new BatchedModel(forward.apply(fresh), fresh.device(), examples, settings.maxBatch());
         try {
             if (!next.outputs().equals(outputs)) {
@@ -158,10 +159,10 @@ final class BatchServer<M extends Module> implements AutoCloseable {
     }
 
     /** Refuses a call of the model, which runs in the batch that the call would have to wait for. */
-    private void requireOtherThread(String operation) {
+    private void requireOtherThread(String operation, String remedy) {
         if (Thread.currentThread() == thread) {
             throw TensorException.argument("predictor", "the model calls " + operation + "() of the predictor that "
-                    + "waits for its result", "call it on another thread");
+                    + "waits for its result", remedy);
         }
     }
 
@@ -173,7 +174,7 @@ final class BatchServer<M extends Module> implements AutoCloseable {
     /** Answers the requests that wait, stops the thread and frees the memory. */
     @Override
     public void close() {
-        requireOtherThread("close");
+        requireOtherThread("close", "call it on another thread");
         queue.close();
         boolean interrupted = false;
         long deadline = System.nanoTime() + CLOSE_NANOS + Math.min(TimeUnit.NANOSECONDS.convert(settings.timeout()),

@@ -162,12 +162,25 @@ final class BatchedModel implements AutoCloseable {
         }
         isolated(() -> {
             Program program = programs[at];
-            Tensor[] results = program == null ? eager(at) : program.run(batches[at]);
+            Tensor[] results = program == null ? eager(at) : replay(program, at);
             requireOutputs(results, sizes[at]);
             listener.accept(Rows.of(Arrays.stream(results).map(t -> t.to(Device.cpu()).contiguous())
                     .toArray(Tensor[]::new)));
             return null;
         });
+    }
+
+    private Tensor[] replay(Program program, int i) {
+        try {
+            return program.run(batches[i]);
+        } catch (TensorException e) {
+            if (e.problem() != TensorException.Problem.CLOSED) {
+                throw e;
+            }
+            throw new TensorException(TensorException.Problem.CLOSED, "predict", List.of(), "a parameter of the model "
+                    + "was closed, converted or moved while the predictor serves it", "close the model after the "
+                    + "predictor; change to another model with swap()");
+        }
     }
 
     private Tensor[] eager(int i) {

@@ -1,5 +1,6 @@
 package dev.starling.nn.serve;
 
+import dev.starling.errors.Durations;
 import dev.starling.tensor.TensorException;
 import java.time.Duration;
 import java.util.function.Function;
@@ -51,7 +52,7 @@ public final class PredictorBuilder<P> {
     /** Sets how long a prediction without a timeout of its own may take; default 10 s. */
     public PredictorBuilder<P> timeout(Duration duration) {
         if (!duration.isPositive()) {
-            throw TensorException.argument("predictor", "the timeout must be positive, got " + duration,
+            throw TensorException.argument("predictor", "the timeout must be positive, got " + Durations.text(duration),
                     "give a longer timeout");
         }
         timeout = duration;

@@ -1,5 +1,6 @@
 package dev.starling.nn.serve;
 
+import dev.starling.errors.Durations;
 import dev.starling.nn.serve.PredictionException.Reason;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
@@ -103,7 +104,8 @@ final class Request {
     private PredictionException abandoned(boolean interrupted, State last) {
         return interrupted
                 ? new PredictionException(Reason.INTERRUPTED, "interrupted while waiting for a prediction")
-                : new PredictionException(Reason.TIMEOUT, "no result within " + timeout + "; the request was "
+                : new PredictionException(Reason.TIMEOUT, "no result within "
+                        + Durations.text(timeout) + "; the request was "
                         + (last == State.WAITING ? "still in the queue: serve with more threads or processes"
                         : "being computed: the model is slower than the timeout") + ", or set a longer timeout");
     }

@@ -1,5 +1,6 @@
 package dev.starling.nn.train;
 
+import dev.starling.errors.Durations;
 import dev.starling.tensor.TensorException;
 import java.time.Duration;
 import java.util.concurrent.TimeUnit;
@@ -19,7 +20,7 @@ public final class TimeLimit implements TrainingListener {
     /** Returns a listener with a limit. */
     public static TimeLimit of(Duration limit) {
         if (limit.isNegative()) {
-            throw TensorException.argument("time limit", "the limit must be >= 0, got " + limit,
+            throw TensorException.argument("time limit", "the limit must be >= 0, got " + Durations.text(limit),
                     "use for example Duration.ofMinutes(30)");
         }
         return new TimeLimit(limit);

@@ -33,6 +33,7 @@ public final class TrainingState {
     /** Prefix of the names of what listeners keep. */
     private static final String LISTENER = "listener.";
     private static final String MISSED = "optimizer.missed";
+    private static final String RULE = "optimizer.rule";
 
     private final Module model;
     private final Optimizer optimizer;
@@ -250,6 +251,7 @@ public final class TrainingState {
         notes.put("epoch", Integer.toString(progress.epoch));
         notes.put("batch", Integer.toString(progress.batch));
         notes.put("optimizer.steps", Long.toString(optimizer.steps()));
+        notes.put(RULE, rule());
         long[] missed = optimizer.missed();
         if (LongStream.of(missed).anyMatch(count -> count > 0)) {
             notes.put(MISSED, LongStream.of(missed).mapToObj(Long::toString).collect(Collectors.joining(" ")));
@@ -261,6 +263,11 @@ public final class TrainingState {
         }
         listeners.forEach((prefix, each) -> each.notes().forEach((name, note) -> notes.put(prefix + name, note)));
         return notes;
+    }
+
+    /** Describes the rule of the optimiser's steps. */
+    private String rule() {
+        return optimizer.settings().getOrDefault("optimiser", optimizer.getClass().getName());
     }
 
     /** Describes the data that a position in the run refers to. */
@@ -355,7 +362,16 @@ public final class TrainingState {
         saved.keySet().removeIf(name -> name.startsWith(LISTENER) && !checkpoint.has(name));
         // A strategy reads the tensors that it kept when it calls keep(); other strategies do not need them. Listeners
         // may be others than those of the saved run.
-        checkpoint.into(saved, name -> name.startsWith(STRATEGY) || name.startsWith(LISTENER));
+        try {
+            checkpoint.into(saved, name -> name.startsWith(STRATEGY) || name.startsWith(LISTENER));
+        } catch (CheckpointException e) {
+            String rule = notes.getOrDefault(RULE, rule());
+            if (rule.equals(rule()) || !e.problem().contains("\"optimizer.")) {
+                throw e;
+            }
+            throw new CheckpointException(checkpoint.path(), "was saved with the optimiser " + rule + ", but this run "
+                    + "has " + rule() + ": it " + e.problem(), "resume with the optimiser that was saved", e);
+        }
         source = checkpoint;
     }
 }

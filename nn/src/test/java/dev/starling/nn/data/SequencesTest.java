@@ -19,9 +19,11 @@ import dev.starling.tensor.DType;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
+import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Iterator;
 import java.util.List;
 import java.util.TreeSet;
 import org.junit.jupiter.api.Test;
@@ -282,6 +284,49 @@ class SequencesTest {
                 assertThatThrownBy(() -> loader.epoch(0).iterator().next()).isInstanceOf(LoadException.class)
                         .hasMessageContaining(message);
             }
+        }
+    }
+
+    @SuppressWarnings("unchecked")
+    private static <E extends Exception> void throwUnchecked(Exception e) throws E {
+        throw (E) e;
+    }
+
+    /** The data set of another language need not declare what it throws. */
+    @ParameterizedTest
+    @ValueSource(ints = {0, 1, 2})
+    void reportsACheckedExceptionOfALengthWithItsBatch(int workers) {
+        Dataset data = new Dataset() {
+            @Override
+            public int size() {
+                return 3;
+            }
+
+            @Override
+            public List<Field> fields() {
+                return List.of(Field.padded("x", DType.I64, 0, 4));
+            }
+
+            @Override
+            public int length(int index) {
+                if (index == 1) {
+                    SequencesTest.<RuntimeException>throwUnchecked(new IOException("the disk is gone"));
+                }
+                return 2;
+            }
+
+            @Override
+            public void write(int index, Example target) {
+                target.put(0, new long[] {index, index});
+            }
+        };
+        try (DataLoader loader = DataLoader.of(data).batchSize(1).workers(workers).deadline(Duration.ofSeconds(5))
+                .build()) {
+            Iterator<Batch> batches = loader.epoch(0).iterator();
+            assertThat(batches.next().index(0)).isZero();
+            assertThatThrownBy(batches::next).isInstanceOf(LoadException.class)
+                    .hasMessageContaining("batch 2 of epoch 1").hasCauseInstanceOf(IOException.class);
+            assertThat(batches.next().index(0)).isEqualTo(2);
         }
     }
 

@@ -3,6 +3,7 @@ package dev.starling.nn.optim;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
+import static org.assertj.core.api.Assertions.withinPercentage;
 
 import dev.starling.nn.FarProvider;
 import dev.starling.nn.Layer;
@@ -397,6 +398,58 @@ class OptimizerTest {
         assertThat(sgd.steps()).isEqualTo(2);
         sgd.step((Tensor) null, (Tensor) null);
         assertThat(sgd.norm()).as("a step without gradients").isZero();
+    }
+
+    /** The square of 1e25 is infinite in f32, and that of 1e-25 is 0. */
+    @Test
+    void measuresAndClipsGradientsWhoseSquaresF32CannotRepresent() {
+        Pair pair = new Pair();
+        pair.weight.set(Tensor.zeros(SIZE));
+        try (pair; ClipByNorm sgd = ClipByNorm.of(Sgd.over(pair).rate(1).build(), 2);
+                GradientNorms norms = GradientNorms.of(sgd)) {
+            norms.step(Tensor.full(DType.F32, 1e25, SIZE), Tensor.full(DType.F32, 2, SIZE - 1));
+            assertThat(sgd.norm()).isCloseTo(1e25 * Math.sqrt(SIZE), withinPercentage(1e-4));
+            assertThat(norms.norm()).isCloseTo(1e25 * Math.sqrt(SIZE), withinPercentage(1e-4));
+            double clipped = -2 / Math.sqrt(SIZE);
+            for (double weight : pair.weight.value().toDoubles()) {
+                assertThat(weight).isCloseTo(clipped, within(1e-6));
+            }
+            norms.step(Tensor.full(DType.F32, 1e-25, SIZE), (Tensor) null);
+            assertThat(norms.norm()).isCloseTo(1e-25 * Math.sqrt(SIZE), withinPercentage(1e-4));
+            norms.step(Tensor.full(DType.F32, 3, SIZE), (Tensor) null);
+            assertThat(sgd.norm()).isCloseTo(3 * Math.sqrt(SIZE), within(1e-4));
+            assertThat(pair.weight.value().toDoubles()[5]).isCloseTo(2 * clipped, within(1e-6));
+            assertThatThrownBy(() -> norms.step(Tensor.full(DType.F32, Double.POSITIVE_INFINITY, SIZE), (Tensor) null))
+                    .isInstanceOf(TensorException.class).hasMessageContaining("weight has an element that is infinite");
+        }
+    }
+
+    /** As {@link Adam} says. */
+    @Test
+    void adamStopsAtASquareThatF32CannotRepresentUnlessGradientsAreClipped() {
+        for (boolean clips : new boolean[] {false, true}) {
+            Pair pair = new Pair();
+            Optimizer adam = Adam.over(pair).rate(0.1).build();
+            try (pair; Optimizer all = clips ? ClipByNorm.of(adam, 1) : adam) {
+                float[] before = pair.weight.value().toFloats();
+                all.step(Tensor.full(DType.F32, 1e25, SIZE), (Tensor) null);
+                all.step(Tensor.ones(SIZE), (Tensor) null);
+                assertThat(pair.weight.value().toFloats()[5] - before[5]).isCloseTo(clips ? -0.2f : 0, within(1e-5f));
+            }
+        }
+    }
+
+    @Test
+    void keepsTheExceptionOfAnEvaluationThatClosesTheModel() {
+        Pair pair = new Pair();
+        try (AveragedWeights averaged = AveragedWeights.exponential(Sgd.over(pair).rate(0.1).build(), 0.5)) {
+            averaged.step(Tensor.ones(SIZE), Tensor.ones(SIZE - 1));
+            assertThatThrownBy(() -> averaged.evaluate(() -> {
+                pair.close();
+                throw new IllegalStateException("the reason");
+            })).isInstanceOf(IllegalStateException.class).hasMessage("the reason")
+                    .satisfies(e -> assertThat(e.getSuppressed()).hasSize(1));
+        }
     }
 
     /** In f16 the factor would be 0, and in bf16 so large that the norm exceeds the bound by 0.4 %. */

@@ -37,6 +37,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -291,7 +292,7 @@ class PredictorTest {
             Future<?> first = threads.submit(() -> predictor.predict(new float[] {3}, running, Duration.ofSeconds(1)));
             await(gate.entered);
             assertThatThrownBy(() -> predictor.predict(new float[] {3}, waiting, Duration.ofMillis(20)))
-                    .isInstanceOf(PredictionException.class).hasMessageContaining("PT0.02S")
+                    .isInstanceOf(PredictionException.class).hasMessageContaining("20 ms")
                     .hasMessageContaining("in the queue");
             assertThat(reason(first)).isEqualTo(Reason.TIMEOUT);
             gate.open.countDown();
@@ -471,6 +472,40 @@ class PredictorTest {
                 Future<float[]> bad = threads.submit(() -> predictor.predict(new float[] {forbidden}));
                 assertThat(good.get(30, TimeUnit.SECONDS)).containsExactly(8);
                 assertThatThrownBy(() -> bad.get(30, TimeUnit.SECONDS)).hasMessageContaining("on another thread");
+            }
+        }
+    }
+
+    /** The result could not come before the timeout, because it needs the batch that calls. */
+    @Test
+    void failsAtOnceIfTheModelCallsItsOwnPredictor() {
+        AtomicReference<Predictor> own = new AtomicReference<>();
+        Layer model = x -> {
+            x.toFloats();
+            if (own.get() != null) {
+                own.get().predict(new float[] {1});
+            }
+            return x.mul(2);
+        };
+        try (Predictor predictor = Predictor.of(model, 1).timeout(Duration.ofSeconds(5)).build()) {
+            own.set(predictor);
+            assertThatThrownBy(() -> predictor.predict(new float[] {4})).isInstanceOfSatisfying(
+                    PredictionException.class, e -> assertThat(e.reason()).isEqualTo(Reason.FAILED))
+                    .hasMessageContaining("the model calls predict() of the predictor")
+                    .hasMessageContaining("call the layer");
+        }
+    }
+
+    @Test
+    void namesTheRemedyIfTheModelWasClosedOrConverted() {
+        for (Consumer<Layer> change : List.<Consumer<Layer>>of(Layer::close, model -> model.to(DType.BF16))) {
+            try (Sequential model = Networks.mlp(Generator.seeded(1), 5, 2);
+                    Predictor predictor = Predictor.of(model, 5).maxBatch(2).build()) {
+                assertThat(predictor.predict(new float[5])).hasSize(2);
+                change.accept(model);
+                assertThatThrownBy(() -> predictor.predict(new float[5])).isInstanceOf(PredictionException.class)
+                        .hasMessageContaining("was closed, converted or moved")
+                        .hasMessageContaining("swap()").hasMessageNotContaining("capture");
             }
         }
     }

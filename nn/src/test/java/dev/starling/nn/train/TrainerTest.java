@@ -212,6 +212,20 @@ class TrainerTest {
         }
     }
 
+    @Test
+    void namesTheOptimizerOfTheCheckpointIfItIsAnother(@TempDir Path directory) {
+        run(directory, 0, false, 3, 1, false);
+        try (Sequential net = mlp(1); Optimizer adam = Adam.over(net).build(); DataLoader data = loader(bars(300, 1),
+                1)) {
+            Trainer trainer = Trainer.of(net, Loss.crossEntropy(), adam).data(data).checkpoints(directory).resume()
+                    .build();
+            assertThatThrownBy(trainer::run).isInstanceOf(CheckpointException.class)
+                    .hasMessageContaining("was saved with the optimiser Sgd[momentum=0.9")
+                    .hasMessageContaining("but this run has " + adam.settings().get("optimiser"))
+                    .hasMessageEndingWith("resume with the optimiser that was saved");
+        }
+    }
+
     /** Position, seed, loss scale and listeners stay as they are if one note is missing or malformed. */
     @Test
     void restoresNothingFromDamagedNotes(@TempDir Path directory) {

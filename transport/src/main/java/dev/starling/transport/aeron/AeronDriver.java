@@ -180,6 +180,12 @@ public final class AeronDriver implements AutoCloseable {
         return Path.of(driver.aeronDirectoryName());
     }
 
+    /** Does the driver's work, unless its own threads do; returns the amount. */
+    int doWork() {
+        AgentInvoker invoker = invoker();
+        return invoker == null ? 0 : Uninterrupted.invoke(invoker, driver.context().errorHandler());
+    }
+
     /** Returns the invoker that drives this driver, or {@code null} if its own threads do. */
     @Nullable AgentInvoker invoker() {
         return driver.sharedAgentInvoker();

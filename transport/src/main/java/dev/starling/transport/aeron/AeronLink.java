@@ -128,7 +128,7 @@ final class AeronLink implements Link {
             return 0;
         }
         if (peer != null && client != null && client != wire.client()) {
-            client.conductorAgentInvoker().invoke();
+            Uninterrupted.invoke(client);
             if (client.isClosed()) {
                 leaveLocalPath();
                 return 1;
@@ -175,10 +175,11 @@ final class AeronLink implements Link {
         Aeron candidate = wire.client();
         if (!found.driver().equals(Path.of(candidate.context().aeronDirectoryName()))) {
             try {
-                if (!CommonContext.isDriverActive(found.driver().toFile(), DRIVER_TIMEOUT_MS, ignored -> { })) {
+                if (!Uninterrupted.call(() -> CommonContext.isDriverActive(found.driver().toFile(), DRIVER_TIMEOUT_MS,
+                        ignored -> { }))) {
                     return;
                 }
-                candidate = wire.connect(found.driver(), null, System::nanoTime);
+                candidate = Uninterrupted.call(() -> wire.connect(found.driver(), null, System::nanoTime));
             } catch (AeronException e) {
                 AeronWire.LOG.log(Level.DEBUG, "{0} is starting or stopping: {1}", endpoint, e.getMessage());
                 return;

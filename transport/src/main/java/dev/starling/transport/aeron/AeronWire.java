@@ -49,8 +49,6 @@ import org.jspecify.annotations.Nullable;
 final class AeronWire implements Wire {
     static final System.Logger LOG = System.getLogger("dev.starling.transport.aeron");
 
-    /** How long a thread that is interrupted again and again tries to open. */
-    private static final long MAX_OPENING_NANOS = 10_000_000_000L;
     private static final int UDP_STREAM = 1001;
     /** Interval at which the driver and the clients are driven while nothing travels over the network. */
     private static final long UPKEEP_NS = TimeUnit.MICROSECONDS.toNanos(20);
@@ -71,8 +69,6 @@ final class AeronWire implements Wire {
     private final WireDirectory directory;
     /** {@code null} if the driver runs elsewhere. */
     private @Nullable AeronDriver driver;
-    /** {@code null} if no poll drives the driver. */
-    private @Nullable AgentInvoker driverInvoker;
     // Set by start, as far as that comes: a wire that did not start is only closed.
     @SuppressWarnings("NullAway.Init")
     private Aeron client;
@@ -124,24 +120,7 @@ final class AeronWire implements Wire {
         InetSocketAddress endpoint = HostPort.resolve(config.host(), config.port());
         checkFree(endpoint);
         WireDirectory.sweep(settings.base());
-        boolean interrupted = false;
-        long deadline = System.nanoTime() + MAX_OPENING_NANOS;
-        try {
-            while (true) {
-                interrupted |= Thread.interrupted(); // Java closes files that an interrupted thread maps or locks.
-                try {
-                    return open(settings, config.host(), endpoint);
-                } catch (RuntimeException e) {
-                    if (!Thread.currentThread().isInterrupted() || System.nanoTime() - deadline > 0) {
-                        throw e;
-                    }
-                }
-            }
-        } finally {
-            if (interrupted) {
-                Thread.currentThread().interrupt();
-            }
-        }
+        return Uninterrupted.call(() -> open(settings, config.host(), endpoint));
     }
 
     private static AeronWire open(AeronSettings settings, String host, InetSocketAddress endpoint) {
@@ -164,13 +143,12 @@ final class AeronWire implements Wire {
             driver = AeronDriver.start(null, driverDirectory, settings.threads(), settings.livenessNs(),
                     settings.imageLivenessNs(), (channel, dispatcher, status, context) -> new Admission(channel,
                             dispatcher, status, context, settings, () -> maxLinks, () -> lastPolledNs, proofs));
-            driverInvoker = driver.invoker();
         } else if (!CommonContext.isDriverActive(driverDirectory.toFile(), TimeUnit.SECONDS.toMillis(10), s -> { })) {
             throw new TransportException(Problem.UNAVAILABLE, "no media driver runs in " + driverDirectory,
                     "start one there (dev.starling.transport.aeron.AeronDriver), or omit the option driver");
         }
         try {
-            client = connect(driverDirectory, driverInvoker, ownClock());
+            client = connect(driverDirectory, driver == null ? null : driver.invoker(), ownClock());
             int stream = ThreadLocalRandom.current().nextInt(1, Integer.MAX_VALUE);
             local = client.addSubscription("aeron:ipc", stream, image -> { },
                     image -> localMessages.forget(image.sessionId()));
@@ -219,7 +197,7 @@ final class AeronWire implements Wire {
     Aeron connect(Path driverDirectory, @Nullable AgentInvoker invoker, NanoClock clock) {
         Path present = driverDirectory.resolve(CncFileDescriptor.CNC_FILE);
         boolean[] connected = new boolean[1];
-        Aeron opened = Aeron.connect(new Aeron.Context()
+        Aeron opened = Aeron.connect(Uninterrupted.mapsTerms(new Aeron.Context())
                 .aeronDirectoryName(driverDirectory.toString())
                 .useConductorAgentInvoker(true)
                 .driverAgentInvoker(invoker)
@@ -335,7 +313,7 @@ final class AeronWire implements Wire {
         if (upkeep) {
             nextUpkeepNs = now + UPKEEP_NS;
             lastPolledNs = now;
-            client.conductorAgentInvoker().invoke();
+            Uninterrupted.invoke(client);
             if (client.isClosed()) {
                 throw new TransportException(Problem.CLOSED, "the media driver in "
                         + client.context().aeronDirectoryName() + " is gone", "start it again, and this process");
@@ -383,11 +361,11 @@ final class AeronWire implements Wire {
      * link uses the network: other data are those of processes that are not proven.
      */
     private int driveDriver() {
-        return driverInvoker != null && driverInvoker.invoke() >= AeronSettings.HEADER && networked ? 1 : 0;
+        return driver != null && driver.doWork() >= AeronSettings.HEADER && networked ? 1 : 0;
     }
 
     private void drive() {
-        client.conductorAgentInvoker().invoke();
+        Uninterrupted.invoke(client);
         driveDriver();
     }
 

@@ -47,12 +47,12 @@ final class ReservedLogs implements LogFactory {
 
     @Override
     public RawLog newPublication(long correlationId, int termLength, boolean sparse) {
-        return reserve(files().newPublication(correlationId, termLength, true));
+        return Uninterrupted.call(() -> reserve(files().newPublication(correlationId, termLength, true)));
     }
 
     @Override
     public RawLog newImage(long correlationId, int termLength, boolean sparse) {
-        return reserve(files().newImage(correlationId, termLength, true));
+        return Uninterrupted.call(() -> reserve(files().newImage(correlationId, termLength, true)));
     }
 
     private LogFactory files() {

@@ -29,6 +29,7 @@ import java.util.concurrent.BrokenBarrierException;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
@@ -96,6 +97,27 @@ class AeronWireTest {
             Thread.interrupted();
         }
         assertThat(directory).isEmptyDirectory();
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void worksForAnInterruptedCaller(boolean ipc) {
+        try (Wire from = open(config(ipc)); Wire to = open(config(ipc))) {
+            Link link = from.open(to.address());
+            Thread.currentThread().interrupt();
+            await(() -> offer(link, new byte[4]) == Wire.SENT, from, to);
+            long until = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(50);
+            await(() -> System.nanoTime() > until, from, to);
+            AtomicInteger received = new AtomicInteger();
+            await(() -> offer(link, new byte[4]) == Wire.SENT, from);
+            await(() -> {
+                to.poll((buffer, offset, length) -> received.incrementAndGet(), 16);
+                return received.get() > 0;
+            }, from);
+            assertThat(Thread.interrupted()).as("still interrupted").isTrue();
+        } finally {
+            Thread.interrupted();
+        }
     }
 
     @Test

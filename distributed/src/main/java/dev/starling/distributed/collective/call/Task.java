@@ -2,6 +2,7 @@ package dev.starling.distributed.collective.call;
 
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.Work;
+import dev.starling.errors.Durations;
 import java.time.Duration;
 import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
@@ -79,7 +80,7 @@ public abstract sealed class Task implements Work permits CollectiveTask, Exchan
     public final void abortAfter(Duration wait) {
         driver.locked(() -> {
             if (inProgress) {
-                runner.abort(new DistributedException("waited " + wait + " for " + this + "; "
+                runner.abort(new DistributedException("waited " + Durations.text(wait) + " for " + this + "; "
                         + runner.describeAwaited(this)));
             }
         });

@@ -75,6 +75,17 @@ public final class PointToPoint {
         return known;
     }
 
+    /** Describes what a transfer waits for. A sender knows with which tags the other rank receives. */
+    public String describeAwaited(Transfer t) {
+        if (t.moved() > 0 || t.sending && t.isAgreed()) {
+            return "rank " + t.peer + " makes no progress";
+        }
+        IntArrayList wanted = peer(t.peer).wantedTags;
+        return "rank " + t.peer + (t.sending ? " does not receive with this tag" : " has sent nothing with this tag")
+                + (t.sending && !wanted.isEmpty() ? ", but waits for bytes with the tags " + wanted : "")
+                + "; send and receive with the same tag";
+    }
+
     public boolean isBusy() {
         return pending > 0;
     }

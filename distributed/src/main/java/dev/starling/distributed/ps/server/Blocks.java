@@ -4,6 +4,7 @@ import dev.starling.distributed.ps.store.CheckedFile;
 import dev.starling.distributed.ps.store.TrainedWeights;
 import dev.starling.distributed.ps.store.WholeWeights;
 import dev.starling.distributed.ps.wire.Plan;
+import dev.starling.tensor.TensorException;
 import java.io.IOException;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
@@ -14,6 +15,9 @@ import org.jspecify.annotations.Nullable;
  * steps by itself.
  */
 final class Blocks implements AutoCloseable {
+    /** Bytes of a block besides those of its elements, roughly. */
+    private static final int BLOCK_BYTES = 200;
+
     private final Plan plan;
     private final List<Plan.Block> layout;
     /** Whether a block has weights. */
@@ -28,6 +32,7 @@ final class Blocks implements AutoCloseable {
     private final int[] ends;
 
     Blocks(Plan plan, int server) {
+        requireHeap(plan);
         this.plan = plan;
         layout = plan.blocks(server);
         int n = layout.size();
@@ -52,6 +57,23 @@ final class Blocks implements AutoCloseable {
                     ends[first] = u + 1;
                 }
             }
+        }
+    }
+
+    /** Throws if a server's part of the weights does not fit into the heap, before their blocks fill it. */
+    private static void requireHeap(Plan plan) {
+        double bytes = 0;
+        for (Plan.Dense each : plan.dense()) {
+            if (each.whole() == null) {
+                double part = (double) each.count() / plan.servers();
+                bytes += part * Float.BYTES * (1 + each.slots()) + part / plan.blockLength() * BLOCK_BYTES;
+            }
+        }
+        long heap = Runtime.getRuntime().maxMemory();
+        if (bytes > heap) {
+            throw TensorException.argument("parameter server", "its part of the weights, and the state of their rules, "
+                    + "needs " + Math.round(bytes) + " bytes, but its heap has at most " + heap, "start the server "
+                    + "with a larger -Xmx, or use more servers");
         }
     }
 

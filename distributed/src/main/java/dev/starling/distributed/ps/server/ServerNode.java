@@ -5,6 +5,7 @@ import dev.starling.distributed.Member;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.Role;
 import dev.starling.distributed.group.Membership;
+import dev.starling.distributed.group.Strategies;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ps.config.ServerException;
@@ -15,6 +16,7 @@ import dev.starling.distributed.ps.wire.Opening;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.distributed.ps.wire.RunMembership;
 import dev.starling.distributed.ps.wire.SessionMessage;
+import dev.starling.errors.Durations;
 import dev.starling.nn.train.RunEndedException;
 import dev.starling.nn.train.RunSettings;
 import dev.starling.nn.train.SettingsMismatchException;
@@ -94,6 +96,7 @@ public final class ServerNode {
     /** Serves until all workers are done. */
     public void run() {
         group.channel(Message.CHANNEL, this::onMessage);
+        Strategies.begin(group, "ps");
         try {
             while (!done) {
                 group.await(this::poll, CHECK_INTERVAL);
@@ -110,7 +113,7 @@ public final class ServerNode {
                 }
                 if (!done && group.transport().nanoTime() - lastSeenNs > group.config().timeout().toNanos()) {
                     throw new DistributedException("server " + number + " has seen no worker for "
-                            + group.config().timeout());
+                            + Durations.text(group.config().timeout()));
                 }
             }
         } finally {

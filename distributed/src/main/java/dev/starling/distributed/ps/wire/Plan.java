@@ -1,5 +1,6 @@
 package dev.starling.distributed.ps.wire;
 
+import dev.starling.distributed.group.Control;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.nn.optim.TensorRule;
 import dev.starling.tensor.Shape;
@@ -31,6 +32,8 @@ public record Plan(int servers, int workers, int blockLength, Consistency consis
     /** Minimum number of elements in a part. */
     private static final int MIN_PART = 1024;
     private static final int ALIGNMENT = 16;
+    /** Maximum number of elements in a block: servers keep requests of that length ready. */
+    private static final int MAX_BLOCK = 1 << 16;
     private static final int VERSION = 4;
     /** Maximum number of elements stored for a row: three times those of a message, and one. */
     public static final int MAX_STRIDE = 1 << 17;
@@ -45,8 +48,12 @@ public record Plan(int servers, int workers, int blockLength, Consistency consis
      * @param whole what its steps need in addition if they need the parameter as a whole, otherwise {@code null}
      */
     public record Dense(String name, long count, Rule rule, @Nullable Whole whole) {
-        /** Checks that the rule of a whole parameter applies to it. */
+        /** Checks the number of elements, and that the rule of a whole parameter applies to it. */
         public Dense {
+            if (count < 0) {
+                throw TensorException.argument("parameter server", "a parameter must have 0 elements or more, got "
+                        + name + " with " + count, "correct the plan");
+            }
             if (whole != null && (count > MAX_WHOLE || whole.shape.count() != count || !rule.slots().isEmpty()
                     || whole.slots().stream().anyMatch(slot -> slot.count() > count))) {
                 throw TensorException.argument("parameter server", "a parameter that is not split must have the "
@@ -92,9 +99,11 @@ public record Plan(int servers, int workers, int blockLength, Consistency consis
     public record Block(int parameter, long from, int length) { }
 
     public Plan {
-        if (servers < 1 || workers < 1 || blockLength < 1) {
-            throw TensorException.argument("parameter server", "servers, workers and blockLength must be >= 1, got "
-                    + servers + ", " + workers + " and " + blockLength, "correct the builder's settings");
+        if (servers < 1 || servers > Control.MAX_MEMBERS || workers < 1 || workers > Control.MAX_MEMBERS
+                || blockLength < 1 || blockLength > MAX_BLOCK) {
+            throw TensorException.argument("parameter server", "servers and workers must be from 1 to "
+                    + Control.MAX_MEMBERS + " and blockLength from 1 to " + MAX_BLOCK + ", got " + servers + ", "
+                    + workers + " and " + blockLength, "correct the builder's settings");
         }
         dense = List.copyOf(dense);
         tables = List.copyOf(tables);

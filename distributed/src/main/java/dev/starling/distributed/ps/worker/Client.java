@@ -9,11 +9,13 @@ import dev.starling.distributed.View;
 import dev.starling.distributed.Work;
 import dev.starling.distributed.collective.call.Task;
 import dev.starling.distributed.group.Membership;
+import dev.starling.distributed.group.Strategies;
 import dev.starling.distributed.ps.wire.Message;
 import dev.starling.distributed.ps.wire.Opening;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.distributed.ps.wire.RunMembership;
 import dev.starling.distributed.ps.wire.SessionMessage;
+import dev.starling.errors.Durations;
 import dev.starling.nn.train.RunEndedException;
 import dev.starling.nn.train.RunSettings;
 import dev.starling.nn.train.SettingsMismatchException;
@@ -94,6 +96,7 @@ public final class Client {
 
     /** Starts to receive messages; in synchronous training after the membership epoch has started. */
     public void open() {
+        Strategies.begin(group, "ps");
         while (!group.awaitLocked(this::begin, group.config().timeout())) {
             DistributedException why = group.failure();
             if (why != null) {
@@ -374,10 +377,10 @@ public final class Client {
             if (endpoint != null && server.isMissed()) {
                 Duration silent = Duration.ofNanos(group.transport().nanoTime() - endpoint.lastReceivedNs());
                 return new PeerLostException(workers + server.number, silent, "it is " + server
-                        + ", and did not return within " + group.config().timeout());
+                        + ", and did not return within " + Durations.text(timeout()));
             }
         }
-        return new DistributedException("worker " + worker + " waited " + group.config().timeout() + " " + what + ": "
+        return new DistributedException("worker " + worker + " waited " + Durations.text(timeout()) + " " + what + ": "
                 + describeServers());
     }
 

@@ -3,6 +3,7 @@ package dev.starling.distributed.ps.worker;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.group.Membership;
 import dev.starling.distributed.state.DeviceCopies;
+import dev.starling.errors.Durations;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.optim.Optimizer;
 import dev.starling.tensor.DType;
@@ -114,8 +115,8 @@ public final class GradientCopies implements AutoCloseable {
             return false;
         }
         if (!group.await(this::isReady, group.config().timeout())) {
-            throw new DistributedException("waited " + group.config().timeout() + " for gradient " + order[consumed]
-                    + " to be copied from " + device);
+            throw new DistributedException("waited " + Durations.text(group.config().timeout()) + " for gradient "
+                    + order[consumed] + " to be copied from " + device);
         }
         return true;
     }

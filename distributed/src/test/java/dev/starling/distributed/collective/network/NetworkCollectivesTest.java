@@ -460,6 +460,30 @@ class NetworkCollectivesTest {
                 && m.contains("receiving 11"));
     }
 
+    /** The rank that gives up first describes what the other one does. */
+    @ParameterizedTest
+    @ValueSource(ints = {0, 1})
+    void namesTheTagsThatDiffer(int impatient) {
+        CountDownLatch both = new CountDownLatch(2);
+        List<String> messages = cluster(2).run(group -> {
+            MemorySegment memory = MemorySegment.ofArray(new byte[10]);
+            Work work = group.rank() == 0 ? group.collectives().send(memory, 1, 3)
+                    : group.collectives().receive(memory, 0, 4);
+            try {
+                work.await(group.rank() == impatient ? Duration.ofMillis(300) : SOON);
+                return "no mismatch";
+            } catch (DistributedException e) {
+                both.countDown();
+                group.await(() -> both.getCount() == 0, SOON);
+                return e.getMessage();
+            }
+        });
+        assertThat(messages).allMatch(m -> m.contains(impatient == 0 ? "waited 300 ms for sending 10 bytes to rank 1 "
+                + "with tag 3; rank 1 does not receive with this tag, but waits for bytes with the tags [4]"
+                : "waited 300 ms for receiving 10 bytes from rank 0 with tag 4; rank 0 has sent nothing with "
+                + "this tag"));
+    }
+
     @Test
     void namesARankThatStopsInTheMiddle() throws Exception {
         // Several run at a time, because they only wait for the liveness timeout.

@@ -76,6 +76,12 @@ class PlanTest {
     void errorsNameInvalidNumbers() {
         assertThatThrownBy(() -> new Plan(0, 1, 64, new Consistency.Asynchronous(), List.of(), List.of()))
                 .isInstanceOf(TensorException.class).hasMessageContaining("got 0, 1 and 64");
+        assertThatThrownBy(() -> new Plan(1, Integer.MAX_VALUE, 64, new Consistency.Asynchronous(), List.of(),
+                List.of())).isInstanceOf(TensorException.class).hasMessageContaining("got 1, 2147483647 and 64");
+        assertThatThrownBy(() -> new Plan(1, 1, 1 << 30, new Consistency.Asynchronous(), List.of(), List.of()))
+                .isInstanceOf(TensorException.class).hasMessageContaining("got 1, 1 and 1073741824");
+        assertThatThrownBy(() -> new Plan.Dense("w", -1, new Rule.Sgd(0, 0, 0, false)))
+                .isInstanceOf(TensorException.class).hasMessageContaining("got w with -1");
         Plan.Table wide = new Plan.Table("wide", Integer.MAX_VALUE, 1, 0, new Rule.Sgd(0, 0, 0, false));
         assertThatThrownBy(() -> new Plan(1, 1, 64, new Consistency.Asynchronous(), List.of(), List.of(wide)))
                 .isInstanceOf(TensorException.class).hasMessageContaining("got width " + Integer.MAX_VALUE);

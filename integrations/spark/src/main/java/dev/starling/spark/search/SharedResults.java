@@ -1,5 +1,6 @@
 package dev.starling.spark.search;
 
+import dev.starling.nn.checkpoint.CheckpointException;
 import dev.starling.nn.search.TrialStore;
 import java.io.FileNotFoundException;
 import java.io.IOException;
@@ -18,6 +19,23 @@ import org.apache.hadoop.fs.Path;
  * @param directory its address
  */
 record SharedResults(String directory, Configuration hadoop) implements TrialStore {
+    /**
+     * Writes and deletes an empty file, before trials run whose results could not be kept.
+     *
+     * @throws CheckpointException if the directory cannot be written; names it
+     */
+    void requireWritable() {
+        Path probe = new Path(directory, ".writable." + UUID.randomUUID());
+        try {
+            FileSystem files = probe.getFileSystem(hadoop);
+            files.create(probe, true).close();
+            files.delete(probe, false);
+        } catch (IOException e) {
+            throw new CheckpointException(java.nio.file.Path.of(new Path(directory).getName()), "results of trials "
+                    + "cannot be kept in " + directory + ": " + e, "keep results where files can be written", e);
+        }
+    }
+
     @Override
     public String read(String name) throws IOException {
         Path path = new Path(directory, name);

@@ -100,6 +100,7 @@ public final class SparkSearch {
      * Runs all trials and waits for them.
      *
      * @throws dev.starling.spark.SparkDataException if the rows cannot be trained on
+     * @throws dev.starling.nn.checkpoint.CheckpointException if results cannot be read or kept
      */
     public SearchResult run(Dataset<Row> frame, List<String> inputs, String target) {
         SparkContext context = ((org.apache.spark.sql.classic.SparkSession) frame.sparkSession()).sparkContext();
@@ -111,8 +112,13 @@ public final class SparkSearch {
         try {
             TrialTask task = new TrialTask(shared, training, data, search.training(), results,
                     new SerializableConfiguration(context.hadoopConfiguration()));
-            return search.run(results == null ? null : new SharedResults(results, context.hadoopConfiguration()), data,
-                    (plans, ended) -> run(context, task, plans, ended));
+            SharedResults kept = results == null ? null : new SharedResults(results, context.hadoopConfiguration());
+            return search.run(kept, data, (plans, ended) -> {
+                if (kept != null) {
+                    kept.requireWritable();
+                }
+                run(context, task, plans, ended);
+            });
         } finally {
             // destroy() waits for Spark, which an interrupted thread cannot.
             boolean interrupted = Thread.interrupted();

@@ -4,6 +4,7 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.nn.Layer;
+import dev.starling.nn.checkpoint.CheckpointException;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.model.ModelDescription;
 import dev.starling.nn.model.ModelFactory;
@@ -114,6 +115,23 @@ class SparkSearchTest {
                 Loss::crossEntropy).over(Search.RATE, "0.1", "0.2", "0.3", "0.4")).sideBySide(2)
                 .run(points(), List.of("point"), "label");
         assertThat(result.trials()).hasSize(4).allMatch(t -> t.problem() == null);
+    }
+
+    @Test
+    void refusesADirectoryThatCannotBeWrittenBeforeTheFirstTrial(@TempDir Path directory) throws Exception {
+        Path file = Files.createFile(directory.resolve("file"));
+        // The trials would take hours.
+        Search search = Search.of(ModelDescription.of(Perceptron.class, Map.of("sizes", "2,2")), Loss::crossEntropy)
+                .over(Search.RATE, "0.1", "0.2").epochs(10_000_000);
+        CompletableFuture<SearchResult> found = CompletableFuture.supplyAsync(() -> SparkSearch.of(search)
+                .keep(file.toUri().toString()).run(points(), List.of("point"), "label"));
+        try {
+            assertThatThrownBy(() -> found.get(20, TimeUnit.SECONDS)).cause().isInstanceOf(CheckpointException.class)
+                    .hasMessageContaining("results of trials cannot be kept in " + file.toUri())
+                    .hasMessageContaining("keep results where files can be written");
+        } finally {
+            SharedSession.get().sparkContext().cancelAllJobs();
+        }
     }
 
     @Test
