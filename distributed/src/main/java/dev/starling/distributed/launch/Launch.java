@@ -4,7 +4,6 @@ import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.coordinator.CoordinatorThread;
 import dev.starling.transport.Secret;
 import java.io.IOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;

@@ -310,7 +310,8 @@ class LauncherTest {
                 });
         try (Launch launch = launcher.start()) {
             GroupConfig config = GroupConfig.of(transport, address.get(10, TimeUnit.SECONDS));
-            CompletableFuture<Void> left = CompletableFuture.runAsync(() -> Group.join(config.preferredRank(1)).close());
+            CompletableFuture<Void> left = CompletableFuture.runAsync(
+                    () -> Group.join(config.preferredRank(1)).close());
             try (Group group = Group.join(config.preferredRank(0))) {
                 left.get(10, TimeUnit.SECONDS);
                 assertThatThrownBy(() -> group.collectives().barrier().await(Duration.ofSeconds(10)))
