@@ -123,6 +123,11 @@ class ScopeTest {
     /** Where the stack is full, close() fails as well. */
     @Test
     void closesScopesThatAFullStackKeptOpen() {
+        // Loads what close() needs: a class whose initialiser has found the stack full stays unusable.
+        try (Scope outer = Scope.open("outer")) {
+            Scope.open("inner");
+            assertThatThrownBy(outer::close).isInstanceOf(TensorException.class);
+        }
         try (Scope around = Scope.open("around")) {
             for (int i = 0; i < 20; i++) {
                 int plain = i;

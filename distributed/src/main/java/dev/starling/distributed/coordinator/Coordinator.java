@@ -268,7 +268,7 @@ public final class Coordinator implements Agent, AutoCloseable {
         if (answer == null) {
             admit(participant);
         } else {
-            dismiss(participant, answer);
+            dismiss(participant, ended ? join.preferredRank() : -1, answer);
         }
     }
 
@@ -447,7 +447,7 @@ public final class Coordinator implements Agent, AutoCloseable {
     private void evict(Participant participant, String reason, long silentNs) {
         int rank = rank(participant.id);
         participants.remove(participant);
-        dismiss(participant, new Control.Refused("rank " + rank + " was excluded: " + reason));
+        dismiss(participant, -1, new Control.Refused("rank " + rank + " was excluded: " + reason));
         if (config.onLoss() == OnLoss.END && everStarted) {
             endWithLoss(rank, silentNs, reason);
             return;
@@ -458,8 +458,8 @@ public final class Coordinator implements Agent, AutoCloseable {
         }
     }
 
-    private void dismiss(Participant participant, Control message) {
-        dismissed.add(participant.outbox, ended ? participant.join.preferredRank() : -1);
+    private void dismiss(Participant participant, int lateRank, Control message) {
+        dismissed.add(participant.outbox, lateRank);
         participant.outbox.send(message);
     }
 

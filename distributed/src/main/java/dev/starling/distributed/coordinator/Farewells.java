@@ -17,7 +17,7 @@ final class Farewells {
 
     private volatile int lost = -1;
 
-    /** Adds the messages to a process; {@code lateRank} is its preferred rank if the group has ended, or -1. */
+    /** Adds the messages to a process; {@code lateRank} is its preferred rank if it came after the end, or -1. */
     void add(Outbox outbox, int lateRank) {
         outboxes.add(outbox);
         late.add(lateRank);

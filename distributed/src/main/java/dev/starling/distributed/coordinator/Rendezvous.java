@@ -64,7 +64,7 @@ public final class Rendezvous {
                 coordinator.close();
             });
             return group;
-        } catch (RuntimeException e) {
+        } catch (RuntimeException | Error e) {
             coordinator.close();
             throw e;
         }

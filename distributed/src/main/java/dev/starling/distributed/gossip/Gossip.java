@@ -194,8 +194,8 @@ public final class Gossip implements DistributionStrategy, Concludes {
         failure = null;
         int chars = group.transport().maxMessageLength() / 4;
         layout = new WeightLayout(state, chars);
-        group.connectToAll();
         Strategies.begin(group, "gossip");
+        group.connectToAll();
         // Peers may mix at different intervals.
         settings = state.settings().with("strategy", "gossip")
                 .with("data of each worker's own", ownExamples > 0).abridged(chars);

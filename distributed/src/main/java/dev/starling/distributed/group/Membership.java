@@ -93,13 +93,15 @@ public final class Membership extends EpochGroup implements Driver {
     /** As {@link Group#join(Transport, GroupConfig, boolean)}; {@code onCreated} gets the group before it waits. */
     public static Membership join(Transport transport, GroupConfig config, boolean background,
             Consumer<Group> onCreated) {
-        Membership group = new Membership(transport, config, background);
+        Runnable close = transport::close;
         try {
+            Membership group = new Membership(transport, config, background);
+            close = group::close;
             onCreated.accept(group);
             group.awaitRunning(0, group.config.joinTimeout());
             return group;
         } catch (Throwable e) {
-            group.close();
+            close.run();
             throw e;
         }
     }

@@ -4,6 +4,7 @@ import dev.starling.distributed.DistributedException;
 import dev.starling.transport.Transport;
 import dev.starling.transport.spi.Backoff;
 import java.time.Duration;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
@@ -138,6 +139,8 @@ final class Progress implements AutoCloseable {
         if (condition.getAsBoolean()) {
             return true;
         }
+        // Also for a duration of more nanoseconds than a long can hold.
+        long limitNs = TimeUnit.NANOSECONDS.convert(atMost);
         long begin = transport.nanoTime();
         long lastWork = begin;
         lock.lock();
@@ -151,7 +154,7 @@ final class Progress implements AutoCloseable {
                     continue;
                 }
                 long now = transport.nanoTime();
-                if (now - begin > atMost.toNanos()) {
+                if (now - begin > limitNs) {
                     return condition.getAsBoolean();
                 }
                 transport.idle(now - lastWork);

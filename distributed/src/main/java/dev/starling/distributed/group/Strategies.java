@@ -24,7 +24,7 @@ public final class Strategies {
     private final Membership group;
     /** By id, the last message of each other member. */
     private final Map<Long, Beginning> others = new HashMap<>();
-    private Beginning own = new Beginning(0, "", "");
+    private Beginning own = new Beginning(0, 0, "", "");
     /** Ids of the members at the beginning of the present run. */
     private Set<Long> founders = Set.of();
 
@@ -32,9 +32,10 @@ public final class Strategies {
      * A member begins a run.
      *
      * @param run its number among the runs of the member in this group
+     * @param since the epoch in which the member began its first run
      * @param difference from another member's strategy, because of which the run ends; empty if there is none
      */
-    private record Beginning(int run, String strategy, String difference) { }
+    private record Beginning(int run, long since, String strategy, String difference) { }
 
     Strategies(Membership group) {
         this.group = group;
@@ -50,7 +51,7 @@ public final class Strategies {
     }
 
     private void begin(String strategy) {
-        own = new Beginning(own.run + 1, strategy, "");
+        own = new Beginning(own.run + 1, own.run == 0 ? group.epoch() : own.since, strategy, "");
         founders = group.view().members().stream().map(Member::id).collect(Collectors.toSet());
         sendToAll();
         if (own.run == 1) {
@@ -78,7 +79,12 @@ public final class Strategies {
     }
 
     private boolean differs(Beginning other) {
-        return other.run == own.run && !(other.strategy.equals(own.strategy) && other.difference.isEmpty());
+        return isOfSameRun(other) && !(other.strategy.equals(own.strategy) && other.difference.isEmpty());
+    }
+
+    /** Returns whether a run is this one; a member that has joined after others' first runs counts from its own. */
+    private boolean isOfSameRun(Beginning other) {
+        return other.run == own.run && (own.run == 1 || other.since == own.since);
     }
 
     /** Ends the group if a member has begun the same run with another strategy. */
@@ -87,7 +93,8 @@ public final class Strategies {
         if (other == null || !differs(other) || group.isEnded()) {
             return;
         }
-        own = new Beginning(own.run, own.strategy, other.difference.isEmpty() ? difference() : other.difference);
+        own = new Beginning(own.run, own.since, own.strategy, other.difference.isEmpty() ? difference()
+                : other.difference);
         // Members that have not heard of it would otherwise take the end of this one for the reason.
         sendToAll();
         group.abort(own.difference);
@@ -98,7 +105,7 @@ public final class Strategies {
         byRank.put(group.rank(), settings(own));
         for (Member member : group.view().members()) {
             Beginning other = others.get(member.id());
-            if (other != null && other.run == own.run && founders.contains(member.id())) {
+            if (other != null && isOfSameRun(other) && founders.contains(member.id())) {
                 byRank.put(member.rank(), settings(other));
             }
         }

@@ -87,7 +87,7 @@ public final class Launch implements AutoCloseable {
                 System.getenv(LaunchedProcess.DIRECTORY)), launcher.processes);
         try {
             guardian = Guardian.start(session, directory.path(), launcher.grace);
-        } catch (IOException | RuntimeException e) {
+        } catch (IOException | RuntimeException | Error e) {
             directory.close();
             throw e;
         }
@@ -97,7 +97,7 @@ public final class Launch implements AutoCloseable {
             openLogs();
             coordinator = launcher.coordinatorFactory == null ? null
                     : launcher.coordinatorFactory.open(secret, directory.path(), launcher.processes);
-        } catch (IOException | RuntimeException e) {
+        } catch (IOException | RuntimeException | Error e) {
             closeLogs();
             directory.close();
             guardian.close();
@@ -226,10 +226,13 @@ public final class Launch implements AutoCloseable {
         if (System.nanoTime() >= retireAtNs) {
             end(Signals.TERM);
         }
-        if (System.nanoTime() >= stopCulpritAtNs) {
+        if (System.nanoTime() >= Math.min(stopCulpritAtNs, killAtNs)) {
+            RankProcess stopped = culprit;
             stopCulpritAtNs = NEVER;
             culprit = null;
-            signalAll(Signals.TERM);
+            if (stopped != null && stopped.process.isAlive()) {
+                stopped.signal(Signals.TERM);
+            }
         }
         if (System.nanoTime() >= killAtNs) {
             killAtNs = NEVER;
@@ -462,7 +465,7 @@ public final class Launch implements AutoCloseable {
 
     private void signalAll(int signal) {
         for (RankProcess process : current) {
-            if (process != null && process.process.isAlive() && (process != culprit || signal == Signals.KILL)) {
+            if (process != null && process.process.isAlive() && process != culprit) {
                 process.signal(signal);
             }
         }

@@ -24,6 +24,7 @@ import dev.starling.distributed.coordinator.Rendezvous;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.TensorException;
 import dev.starling.transport.Secret;
+import dev.starling.transport.Transport;
 import dev.starling.transport.TransportConfig;
 import dev.starling.transport.TransportException;
 import dev.starling.transport.spi.Wire;
@@ -320,6 +321,47 @@ class GroupTest {
         })).isInstanceOf(AssertionError.class).hasMessage("of the caller");
         assertThatThrownBy(() -> made.get().transport().connect("local-absent", new byte[0]))
                 .isInstanceOf(TransportException.class).hasMessageContaining("closed");
+    }
+
+    /** A process may try again until the coordinator has published its address. */
+    @Test
+    void closesTheTransportIfThereIsNoAddressOfACoordinator(@TempDir Path directory) {
+        GroupConfig absent = GroupConfig.of(TransportConfig.of("local", Secret.random()),
+                "file:" + directory.resolve("none")).joinTimeout(Duration.ofMillis(1));
+        Transport transport = Transport.open(absent.transport());
+        assertThatThrownBy(() -> Group.join(transport, absent, true)).isInstanceOf(DistributedException.class)
+                .hasMessageContaining("none");
+        assertThatThrownBy(() -> transport.connect("local-absent", new byte[0]))
+                .isInstanceOf(TransportException.class).hasMessageContaining("closed");
+    }
+
+    /** The second run of a process that joins later may be the third one of the others. */
+    @Test
+    void runsOfAProcessThatJoinsLaterAreNotComparedByTheirNumber() {
+        TransportConfig config = TransportConfig.of("local", Secret.random());
+        try (CoordinatorThread coordinator = CoordinatorThread.start(Coordinator.open(config, 1,
+                Coordinator.OnLoss.REFORM, 1, SOON))) {
+            GroupConfig membership = GroupConfig.of(config, coordinator.address());
+            try (Membership first = Membership.join(membership)) {
+                Strategies.begin(first, "ring");
+                Strategies.begin(first, "gossip");
+                try (Membership late = Membership.join(membership)) {
+                    first.reform(SOON);
+                    Strategies.begin(late, "gossip");
+                    Strategies.begin(late, "ring");
+                    // Each arrives after what its sender has sent about strategies.
+                    transfer(late, first);
+                    transfer(first, late);
+                    assertThat(first.isEnded() || late.isEnded()).isFalse();
+                }
+            }
+        }
+    }
+
+    private static void transfer(Group from, Group to) {
+        Work received = to.collectives().receive(MemorySegment.ofArray(new byte[1]), from.rank(), 0);
+        from.collectives().send(MemorySegment.ofArray(new byte[1]), to.rank(), 0).await(SOON);
+        received.await(SOON);
     }
 
     @Test

@@ -8,6 +8,7 @@ import dev.starling.transport.Secret;
 import dev.starling.transport.Transport;
 import dev.starling.transport.TransportConfig;
 import java.time.Duration;
+import java.time.temporal.ChronoUnit;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.AfterEach;
@@ -62,6 +63,14 @@ class ProgressTest {
                 }
             }).isInstanceOf(DistributedException.class)
                     .hasMessageContaining("the background thread failed: of the test");
+        }
+    }
+
+    @Test
+    void waitsForMoreNanosecondsThanALongHolds() {
+        try (Progress progress = new Progress(transport, this::work, () -> false, false, "test",
+                Progress.MAX_RELIEF_NS)) {
+            assertThat(progress.await(() -> works.get() > 3, ChronoUnit.FOREVER.getDuration())).isTrue();
         }
     }
 

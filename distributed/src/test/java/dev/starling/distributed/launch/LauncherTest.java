@@ -296,13 +296,15 @@ class LauncherTest {
         }
     }
 
-    /** Rank 1 leaves the group, and ends later than rank 0, which fails because of that. */
-    @Test
-    void reportsTheProcessBecauseOfWhichOthersFailed() throws Exception {
+    /** Rank 1 leaves the group, and ends later than rank 0, which fails because of that, or has to be killed. */
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void reportsTheProcessBecauseOfWhichOthersFailed(boolean ends) throws Exception {
         TransportConfig transport = TransportConfig.of("local", Secret.random());
         CompletableFuture<String> address = new CompletableFuture<>();
         Launcher launcher = shell("while [ ! -e $1/go ]; do sleep 0.01; done; [ $STARLING_RANK = 0 ] && exit 7;"
-                + " sleep 0.3; echo the reason; exit 8").processes(2).coordinator((secret, directory, world) -> {
+                + (ends ? " sleep 0.1; echo the reason; exit 8" : " trap '' TERM; while :; do sleep 1; done"))
+                .processes(2).grace(Duration.ofMillis(ends ? 5000 : 200)).coordinator((secret, directory, world) -> {
                     CoordinatorThread thread = CoordinatorThread.start(Coordinator.open(transport, 2,
                             Coordinator.OnLoss.END, 2, Duration.ofSeconds(60)));
                     address.complete(thread.address());
@@ -319,9 +321,11 @@ class LauncherTest {
             }
             Files.createFile(dir.resolve("go"));
             LaunchException e = catchThrowableOfType(LaunchException.class, () -> launch.await(Duration.ofSeconds(20)));
-            assertThat(e.rank()).isEqualTo(1);
-            assertThat(e.status()).isEqualTo(8);
-            assertThat(e.lastLines()).containsExactly("the reason");
+            assertThat(e.rank()).isEqualTo(ends ? 1 : 0);
+            assertThat(e.status()).isEqualTo(ends ? 8 : 7);
+            if (ends) {
+                assertThat(e.lastLines()).containsExactly("the reason");
+            }
         }
     }
 

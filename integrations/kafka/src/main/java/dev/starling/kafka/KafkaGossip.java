@@ -123,6 +123,8 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
                     + inner.getClass().getSimpleName() + ", which keeps the weights elsewhere and would overwrite "
                     + "those of other sites; use ring or gossip within the site");
         }
+        // What an earlier run has left does not count in this one.
+        disconnect();
         state = newState;
         weights = new SiteWeights(state);
         if (inner.rank() == 0) {

@@ -68,7 +68,7 @@ final class SiteLink implements AutoCloseable {
     private static final class Publication {
         private final double given;
         private final AtomicInteger unacknowledged;
-        private volatile Exception error;
+        private volatile Throwable error;
 
         Publication(double given, int parts) {
             this.given = given;
@@ -241,13 +241,13 @@ final class SiteLink implements AutoCloseable {
         if (publication == null || isSending()) {
             return -1;
         }
-        Exception error = publication.error;
+        Throwable error = publication.error;
         double given = publication.given;
         publication = null;
         if (error == null) {
             return -1;
         }
-        problem = error.getMessage();
+        problem = error instanceof Error ? error.toString() : error.getMessage();
         return given;
     }
 
@@ -273,7 +273,8 @@ final class SiteLink implements AutoCloseable {
                 producer.send(parts.get(submitted), (place, error) -> fresh.onAcknowledged(error));
                 submitted++;
             }
-        } catch (KafkaException | IllegalStateException e) {
+        } catch (RuntimeException | Error e) {
+            // Whatever it is: a publication that stays in flight would be the last one.
             fresh.error = e;
         }
         for (int i = submitted; i < parts.size(); i++) {

@@ -10,6 +10,7 @@ import dev.starling.nn.Parameter;
 import dev.starling.nn.layer.Linear;
 import dev.starling.nn.train.SingleProcess;
 import dev.starling.nn.train.StepsElsewhere;
+import dev.starling.nn.train.TrainingState;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
@@ -18,7 +19,9 @@ import java.time.Duration;
 import java.time.temporal.ChronoUnit;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.function.UnaryOperator;
+import java.util.stream.Collectors;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.junit.jupiter.api.Test;
@@ -256,6 +259,25 @@ class KafkaGossipTest {
             assertThat(Thread.interrupted()).as("still interrupted").isTrue();
             assertThat(processes.closed).isEqualTo(1);
         }
+    }
+
+    /** Returns the threads of all producers in this process. */
+    private static Set<Thread> senders() {
+        return Thread.getAllStackTraces().keySet().stream()
+                .filter(thread -> thread.getName().startsWith("kafka-producer-network-thread"))
+                .collect(Collectors.toSet());
+    }
+
+    /** As where a run has failed, and the strategy is used for another one. */
+    @Test
+    void aSecondStartClosesTheClientsOfTheFirst(EmbeddedBroker broker) {
+        KafkaGossip gossip = KafkaGossip.of(Broker.cluster(broker), Broker.topic(broker, "weights", 1), "a").build();
+        Set<Thread> before = senders();
+        try (GossipSite site = new GossipSite(gossip, 0)) {
+            gossip.start(TrainingState.of(site.model, site.optimizer));
+            assertThat(senders()).filteredOn(thread -> !before.contains(thread)).hasSize(1);
+        }
+        assertThat(senders()).filteredOn(thread -> !before.contains(thread)).isEmpty();
     }
 
     @Test

@@ -123,8 +123,12 @@ final class Cifar10Command implements Callable<Integer> {
         for (Path chart : charts) {
             require(Chart.isDrawable(chart), "--chart must end in .svg or .png, got " + chart);
             // A run takes many minutes, and draws at its end.
-            require(Files.isWritable(chart.toAbsolutePath().getParent()), "--chart needs a directory that can be "
-                    + "written, got " + chart);
+            Path directory = chart.toAbsolutePath().getParent();
+            while (directory != null && !Files.exists(directory)) {
+                directory = directory.getParent(); // One that is absent is created.
+            }
+            require(directory != null && Files.isDirectory(directory) && Files.isWritable(directory), "--chart needs a "
+                    + "directory that can be written, got " + chart);
         }
         if (markdown != null) {
             Table.read(markdown);

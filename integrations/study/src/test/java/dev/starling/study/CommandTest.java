@@ -33,9 +33,9 @@ class CommandTest {
         assertThat(err.toString()).contains("--resume continues the file of --json: name it");
         assertThat(execute("cifar10", "--chart", "chart.gif")).isEqualTo(CommandLine.ExitCode.USAGE);
         assertThat(err.toString()).contains("--chart must end in .svg or .png, got chart.gif");
-        assertThat(execute("cifar10", "--data", "absent", "--chart", "no/chart.svg"))
+        assertThat(execute("cifar10", "--data", "absent", "--chart", "pom.xml/chart.svg"))
                 .isEqualTo(CommandLine.ExitCode.USAGE);
-        assertThat(err.toString()).contains("--chart needs a directory that can be written, got no/chart.svg");
+        assertThat(err.toString()).contains("--chart needs a directory that can be written, got pom.xml/chart.svg");
         assertThat(execute("cifar10", "--goal", "100")).isEqualTo(CommandLine.ExitCode.USAGE);
         assertThat(execute("cifar10", "--limit", "Infinity", "--data", "absent")).isEqualTo(CommandLine.ExitCode.USAGE);
         assertThat(err.toString()).contains("--limit must be above 0 and at most 1000000 minutes, got Infinity");

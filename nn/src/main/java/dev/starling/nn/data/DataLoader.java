@@ -69,8 +69,14 @@ public final class DataLoader implements AutoCloseable {
         }
         filled = ring.newBarrier(done);
         // No thread starts before the last call of the data set, which may throw.
-        for (Thread thread : threads) {
-            thread.start();
+        try {
+            for (Thread thread : threads) {
+                thread.start();
+            }
+        } catch (OutOfMemoryError e) {
+            // The system permits no more threads; those that run would wait for batches for ever.
+            close();
+            throw e;
         }
     }
 

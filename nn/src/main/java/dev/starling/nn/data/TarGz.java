@@ -41,7 +41,8 @@ public final class TarGz {
      */
     public static void extract(Path archive, Path directory, Set<String> names, long maximumBytes) {
         Set<String> missing = new HashSet<>(names);
-        try (InputStream in = new GZIPInputStream(new BufferedInputStream(Files.newInputStream(archive)), 1 << 16)) {
+        try (InputStream file = Files.newInputStream(archive);
+                InputStream in = new GZIPInputStream(new BufferedInputStream(file), 1 << 16)) {
             Files.createDirectories(directory);
             long skippedBytes = 0;
             byte[] header = new byte[BLOCK];

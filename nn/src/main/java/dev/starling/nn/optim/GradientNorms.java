@@ -21,6 +21,9 @@ import org.jspecify.annotations.Nullable;
  * nothing is measured.
  */
 public final class GradientNorms implements OptimizerAround {
+    /** In a greater sum of squares, those that are 0 in f32 do not matter. */
+    private static final double LEAST = 1e-30;
+
     private final Optimizer inner;
     /** The squares of the norms of the last step by parameter, on the device; {@code null} before the first. */
     private @Nullable Parameter squares;
@@ -65,8 +68,7 @@ public final class GradientNorms implements OptimizerAround {
             for (int i = 0; i < each.length; i++) {
                 Tensor g = gradients[i];
                 each[i] = g == null || !parameters().get(i).requiresGradient() ? none
-                        // In f32 the square of a finite element may be infinite, or 0.
-                        : Scope.run(() -> g.to(device).to(DType.F64).square().sum());
+                        : Scope.run(() -> sumOfSquares(g.to(device)));
             }
             Tensor all = Tensor.stack(0, each);
             if (squares == null) {
@@ -76,6 +78,19 @@ public final class GradientNorms implements OptimizerAround {
             }
         }
         inner.step(guard, gradients);
+    }
+
+    /** Returns the sum of the squares of a gradient's elements, as f64. */
+    private static Tensor sumOfSquares(Tensor gradient) {
+        if (gradient.dtype().bytes() <= Float.BYTES && gradient.device().backend().hostVisible()) {
+            Tensor sum = gradient.to(DType.F32).square().sum();
+            double value = sum.item();
+            if (value > LEAST && value < Double.POSITIVE_INFINITY) {
+                return sum.to(DType.F64);
+            }
+        }
+        // In f32 the square of a finite element may be infinite, or 0. The CPU has a fast kernel for sums of f32 only.
+        return gradient.to(DType.F64).square().sum();
     }
 
     @Override

@@ -207,12 +207,16 @@ final class BatchServer<M extends Module> implements AutoCloseable {
     // ---- the thread of this server ----
 
     private void serve() {
-        List<Request> taken = new ArrayList<>();
+        List<Request> taken = new ArrayList<>(settings.maxBatch());
         long delayNanos = TimeUnit.NANOSECONDS.convert(settings.maxDelay());
         while (queue.take(taken, settings.maxBatch(), delayNanos)) {
             serving.lock();
             try {
                 answer(taken);
+            } catch (Throwable e) { // Memory may run out for a moment: the thread serves later requests.
+                for (int i = 0; i < taken.size(); i++) {
+                    taken.get(i).fail(e);
+                }
             } finally {
                 serving.unlock();
             }

@@ -138,7 +138,7 @@ final class Request {
     /** Ends the request with an exception; returns false if it has ended already. */
     boolean fail(Throwable cause) {
         failure = cause;
-        if (!state.compareAndSet(State.RUNNING, State.FAILED)) {
+        if (!state.compareAndSet(State.RUNNING, State.FAILED) && !state.compareAndSet(State.WAITING, State.FAILED)) {
             return false;
         }
         LockSupport.unpark(caller);

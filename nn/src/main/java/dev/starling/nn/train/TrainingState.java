@@ -34,6 +34,8 @@ public final class TrainingState {
     private static final String LISTENER = "listener.";
     private static final String MISSED = "optimizer.missed";
     private static final String RULE = "optimizer.rule";
+    /** Notes travel in messages, and a rule that differs between parameters names all of them. */
+    private static final int MAX_RULE = 200;
 
     private final Module model;
     private final Optimizer optimizer;
@@ -265,9 +267,10 @@ public final class TrainingState {
         return notes;
     }
 
-    /** Describes the rule of the optimiser's steps. */
+    /** Describes the rule of the optimiser's steps, abridged. */
     private String rule() {
-        return optimizer.settings().getOrDefault("optimiser", optimizer.getClass().getName());
+        String rule = optimizer.settings().getOrDefault("optimiser", optimizer.getClass().getName());
+        return rule.length() <= MAX_RULE ? rule : rule.substring(0, MAX_RULE) + "…";
     }
 
     /** Describes the data that a position in the run refers to. */

@@ -2,6 +2,7 @@ package dev.starling.nn.data;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -11,6 +12,7 @@ import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.Locale;
 import java.util.Set;
+import java.util.stream.Stream;
 import java.util.zip.GZIPOutputStream;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -122,6 +124,26 @@ class TarGzTest {
             .hasMessageContaining(text.toString()).hasMessageContaining("intact .tar.gz");
         assertThatThrownBy(() -> TarGz.extract(dir.resolve("absent"), target, WANTED, 1000))
             .isInstanceOf(DataException.class).hasMessageContaining("NoSuchFileException");
+    }
+
+    @Test
+    void closesAFileThatIsNotGzip() throws IOException {
+        Path descriptors = Path.of("/proc/self/fd");
+        assumeTrue(Files.isDirectory(descriptors), "this system does not list the files of a process");
+        Path text = Files.writeString(dir.resolve("text"), "not gzip").toRealPath();
+        assertThatThrownBy(() -> TarGz.extract(text, target, WANTED, 1000)).isInstanceOf(DataException.class);
+        try (Stream<Path> open = Files.list(descriptors)) {
+            assertThat(open.map(TarGzTest::file)).doesNotContain(text);
+        }
+    }
+
+    /** Returns the file of a descriptor, or an empty path if it is closed by now. */
+    private static Path file(Path descriptor) {
+        try {
+            return Files.readSymbolicLink(descriptor);
+        } catch (IOException e) {
+            return Path.of("");
+        }
     }
 
     private void refuses(boolean complete, String reason) throws IOException {

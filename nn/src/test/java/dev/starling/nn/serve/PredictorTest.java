@@ -125,6 +125,16 @@ class PredictorTest {
         }
     }
 
+    /** As where the predictor's thread has no memory for a batch. */
+    @Test
+    void aRequestFailsBeforeItsExampleIsRead() {
+        Request request = new Request(new MemorySegment[0], new MemorySegment[0], Duration.ofSeconds(30));
+        assertThat(request.fail(new OutOfMemoryError("of a test"))).isTrue();
+        assertThat(request.read(new MemorySegment[0])).isFalse();
+        assertThatThrownBy(request::await).isInstanceOfSatisfying(PredictionException.class,
+                e -> assertThat(e.reason()).isEqualTo(Reason.FAILED)).hasMessageContaining("of a test");
+    }
+
     @Test
     void computesOneExampleAsTheModelDoesBitForBit() {
         try (Sequential model = Networks.mlp(Generator.seeded(1), 5, 8, 2);

@@ -226,6 +226,18 @@ class TrainerTest {
         }
     }
 
+    /** Notes travel in messages: a rule that names hundreds of parameters would not fit. */
+    @Test
+    void abridgesTheOptimizerInItsNotes() {
+        Linear[] layers = new Linear[60];
+        Arrays.setAll(layers, i -> Linear.of(1, 1, Generator.seeded(i)));
+        try (Sequential net = Sequential.of(layers); Optimizer sgd = Sgd.over(net).weightDecay(0.1)
+                .withoutDecay(path -> path.endsWith("bias")).build()) {
+            TrainingState state = new TrainingState(net, sgd, null, 7, new Progress(1, new Averages(List.of())), null);
+            assertThat(state.notes().get("optimizer.rule")).startsWith("Sgd[").endsWith("…").hasSize(201);
+        }
+    }
+
     /** Position, seed, loss scale and listeners stay as they are if one note is missing or malformed. */
     @Test
     void restoresNothingFromDamagedNotes(@TempDir Path directory) {

@@ -28,13 +28,22 @@ final class FirstUse {
 
     /** Starts the thread, which ends by itself. What it cannot load fails again where it is used, with a reason. */
     static void prepare() {
-        Thread.ofPlatform().daemon().name("starling-first-use").start(() -> {
-            try {
-                run();
-            } catch (Throwable e) {
-                System.getLogger("dev.starling.tensor").log(System.Logger.Level.DEBUG, "cannot prepare kernels", e);
-            }
-        });
+        try {
+            Thread.ofPlatform().daemon().name("starling-first-use").start(() -> {
+                try {
+                    run();
+                } catch (Throwable e) {
+                    logFailure(e);
+                }
+            });
+        } catch (OutOfMemoryError e) {
+            // The system permits no more threads; the first step prepares what it needs.
+            logFailure(e);
+        }
+    }
+
+    private static void logFailure(Throwable e) {
+        System.getLogger("dev.starling.tensor").log(System.Logger.Level.DEBUG, "cannot prepare kernels", e);
     }
 
     /** Computes a few values in memory of its own: a product in each way, loops over elements and rows. */

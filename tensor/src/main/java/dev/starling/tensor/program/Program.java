@@ -226,6 +226,7 @@ public final class Program implements AutoCloseable {
         }
         requireNoRecorder("program");
         if (!busy.compareAndSet(false, true)) {
+            requireOpen();
             throw TensorException.argument("program", "a program cannot run while it runs, for example in a listener",
                     "run it after that run, or capture another one");
         }

@@ -128,7 +128,7 @@ final class AeronWire implements Wire {
         try {
             wire.start(host, endpoint);
             return wire;
-        } catch (RuntimeException e) {
+        } catch (RuntimeException | Error e) {
             wire.close();
             throw e;
         }

@@ -77,10 +77,13 @@ public final class PointToPoint {
 
     /** Describes what a transfer waits for. A sender knows with which tags the other rank receives. */
     public String describeAwaited(Transfer t) {
-        if (t.moved() > 0 || t.sending && t.isAgreed()) {
+        Peer peer = peer(t.peer);
+        Transfer oldest = Peer.oldest(t.sending ? peer.sends : peer.receives, t.tag);
+        Transfer first = oldest == null ? t : oldest;
+        if (first.moved() > 0 || first.sending && first.isAgreed()) {
             return "rank " + t.peer + " makes no progress";
         }
-        IntArrayList wanted = peer(t.peer).wantedTags;
+        IntArrayList wanted = peer.wantedTags;
         return "rank " + t.peer + (t.sending ? " does not receive with this tag" : " has sent nothing with this tag")
                 + (t.sending && !wanted.isEmpty() ? ", but waits for bytes with the tags " + wanted : "")
                 + "; send and receive with the same tag";

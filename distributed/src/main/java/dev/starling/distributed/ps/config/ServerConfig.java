@@ -14,17 +14,19 @@ import org.jspecify.annotations.Nullable;
  * @param cacheBytes memory in bytes, per table, for rows that changed since the last snapshot
  * @param ringSize requests in flight, a power of two; 0 starts no threads: the caller's thread processes each request
  *     when it arrives, as in a simulation
- * @param deadline how long the server waits for its own stages before it fails
+ * @param deadline how long the server waits for its own stages before it fails; at most 365 days
  */
 public record ServerConfig(@Nullable Path directory, long journalBytes, long cacheBytes, int ringSize,
         Duration deadline) {
-    /** Checks that all sizes and the deadline are positive. */
+    private static final Duration MAX_DEADLINE = Duration.ofDays(365);
+
+    /** Checks that all sizes and the deadline are positive, and that the deadline is not too long. */
     public ServerConfig {
         if (journalBytes < 1 || cacheBytes < 1 || Integer.bitCount(ringSize) > 1 || ringSize < 0
-                || !deadline.isPositive()) {
-            throw TensorException.argument("parameter server", "journalBytes, cacheBytes and deadline must be positive "
-                    + "and ringSize must be 0 or a power of two; got " + journalBytes + ", " + cacheBytes + ", "
-                    + deadline + " and " + ringSize, "correct the ServerConfig");
+                || !deadline.isPositive() || deadline.compareTo(MAX_DEADLINE) > 0) {
+            throw TensorException.argument("parameter server", "journalBytes, cacheBytes and deadline must be "
+                    + "positive, deadline at most 365 days, and ringSize 0 or a power of two; got " + journalBytes
+                    + ", " + cacheBytes + ", " + deadline + " and " + ringSize, "correct the ServerConfig");
         }
     }
 

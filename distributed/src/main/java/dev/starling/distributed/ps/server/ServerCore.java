@@ -106,11 +106,14 @@ final class ServerCore implements AutoCloseable {
             shard.dropIncompleteRows();
             shard.save(snapshot);
             return new ServerCore(config, plan, shard, sink, lock, new Journal(directory, shard.sequence() + 1));
-        } catch (IOException | RuntimeException | LinkageError e) {
+        } catch (IOException | RuntimeException | Error e) {
             if (shard != null) {
                 shard.close();
             }
             closeQuietly(lock, e);
+            if (e instanceof Error error && !(e instanceof LinkageError)) {
+                throw error;
+            }
             throw e instanceof ServerException already ? already : failed(config, "cannot start", e);
         }
     }

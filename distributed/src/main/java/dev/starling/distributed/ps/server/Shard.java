@@ -15,7 +15,6 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
-import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -60,10 +59,11 @@ final class Shard implements AutoCloseable {
         clocks = new Clocks(units, plan.workers());
         synchronous = plan.consistency() instanceof Consistency.Synchronous;
         gathering = new PendingGradients(clocks);
-        tables = new EmbeddingRows[plan.tables().size()];
-        for (int t = 0; t < tables.length; t++) {
-            tables[t] = new EmbeddingRows(plan.tables().get(t),
-                    Objects.requireNonNull(directory).resolve("table-" + t + ".rows"), cacheBytes);
+        try {
+            tables = EmbeddingRows.open(plan.tables(), directory, cacheBytes);
+        } catch (IOException | RuntimeException | Error e) {
+            weights.close();
+            throw e;
         }
     }
 

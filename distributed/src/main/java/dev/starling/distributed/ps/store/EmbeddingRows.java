@@ -13,6 +13,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.Arrays;
+import java.util.List;
+import java.util.Objects;
 import net.openhft.chronicle.map.ChronicleMap;
 import net.openhft.chronicle.map.ChronicleMapBuilder;
 import net.openhft.chronicle.map.ExternalMapQueryContext;
@@ -93,14 +95,38 @@ public final class EmbeddingRows implements AutoCloseable {
                 .name(file.getFileName().toString())
                 .constantKeySizeBySample(key).constantValueSizeBySample(value).entries(table.rows())
                 .skipCloseOnExitHook(true).checksumEntries(true);
-        map = Files.exists(file) ? builder.recoverPersistedTo(file.toFile(), true)
-                : builder.createPersistedTo(file.toFile());
         capacity = Math.clamp(cacheBytes / (4L * stride + 32), 16, Integer.MAX_VALUE / stride - 8);
         places = new Long2LongHashMap(capacity, 0.5f, MISSING);
         changedKeys = new long[capacity];
         changed = new float[capacity * stride];
         stepping = new TrainedWeights(table.rule(), table.width(), KNOWN_STEPS);
         gradient = new float[table.width()];
+        // Last: nothing would close the map of an object that is not complete.
+        map = Files.exists(file) ? builder.recoverPersistedTo(file.toFile(), true)
+                : builder.createPersistedTo(file.toFile());
+    }
+
+    /**
+     * Opens the files of all tables of a server, or none if one cannot be opened.
+     *
+     * @param directory may be {@code null} if there are no tables
+     */
+    public static EmbeddingRows[] open(List<Plan.Table> tables, @Nullable Path directory, long cacheBytes)
+            throws IOException {
+        EmbeddingRows[] all = new EmbeddingRows[tables.size()];
+        int opened = 0;
+        try {
+            while (opened < all.length) {
+                all[opened] = new EmbeddingRows(tables.get(opened),
+                        Objects.requireNonNull(directory).resolve("table-" + opened + ".rows"), cacheBytes);
+                opened++;
+            }
+            return all;
+        } finally {
+            for (int t = 0; opened < all.length && t < opened; t++) {
+                all[t].close();
+            }
+        }
     }
 
     /** Returns whether {@code n} more rows may change before a snapshot is due. */

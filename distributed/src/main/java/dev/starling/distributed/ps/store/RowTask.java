@@ -51,7 +51,8 @@ public abstract sealed class RowTask permits RowSaver, RowRestorer {
         } catch (FileSystemException e) {
             fail(e.getFile() == null ? file : Path.of(e.getFile()), e.getClass().getSimpleName()
                     + (e.getReason() == null ? "" : ": " + e.getReason()));
-        } catch (IOException | RuntimeException e) {
+        } catch (IOException | RuntimeException | Error e) {
+            // Errors, too: worker 0 would wait for a task that stays in progress, and no other one could start.
             fail(file, e.toString());
         }
     }

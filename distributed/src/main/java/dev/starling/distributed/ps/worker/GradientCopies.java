@@ -56,12 +56,23 @@ public final class GradientCopies implements AutoCloseable {
             bytes += (size(parameters.get(i)) + LINE - 1) / LINE * LINE;
         }
         MemorySegment memory = arena.allocate(bytes, 4096);
-        copies = new DeviceCopies(device, memory, group.config().timeout());
-        for (int i = 0; i < n; i++) {
-            parts[i] = copies.part(addresses[i], size(parameters.get(i)));
-            addresses[i] += memory.address();
-            Spec spec = new Spec(DType.F32, parameters.get(i).shape(), device);
-            dense[i] = Scope.detached(() -> Storage.allocate(spec));
+        try {
+            copies = new DeviceCopies(device, memory, group.config().timeout());
+        } catch (RuntimeException | Error e) {
+            arena.close();
+            throw e;
+        }
+        try {
+            for (int i = 0; i < n; i++) {
+                parts[i] = copies.part(addresses[i], size(parameters.get(i)));
+                addresses[i] += memory.address();
+                Spec spec = new Spec(DType.F32, parameters.get(i).shape(), device);
+                dense[i] = Scope.detached(() -> Storage.allocate(spec));
+            }
+        } catch (RuntimeException | Error e) {
+            // The device may have no memory for the gradients.
+            close();
+            throw e;
         }
     }
 
@@ -128,7 +139,10 @@ public final class GradientCopies implements AutoCloseable {
                 copies.close();
             } finally {
                 for (Tensor each : dense) {
-                    each.close();
+                    // One is missing where its allocation has failed.
+                    if (each != null) {
+                        each.close();
+                    }
                 }
                 arena.close();
             }

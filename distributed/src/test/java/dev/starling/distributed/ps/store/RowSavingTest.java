@@ -411,6 +411,37 @@ class RowSavingTest {
         }
     }
 
+    /** Otherwise the server could not start in this process after the problem was solved. */
+    @Test
+    void closesTheTablesBeforeOneThatCannotBeOpened() throws IOException {
+        Path second = Files.createDirectory(directory.resolve("table-1.rows"));
+        List<Plan.Table> tables = List.of(TABLE, OTHER);
+        assertThatThrownBy(() -> EmbeddingRows.open(tables, directory, 10_000)).isNotNull();
+        Files.delete(second);
+        for (EmbeddingRows each : EmbeddingRows.open(tables, directory, 10_000)) {
+            assertThat(each.size()).isZero();
+            each.close();
+        }
+    }
+
+    /** Worker 0 must not wait for a task whose thread has ended, for example because there was no memory. */
+    @Test
+    void anErrorFailsTheTask() throws IOException {
+        Plan plan = plan(1, TABLE, OTHER);
+        String checksum = write(plan, 0, 5, file);
+        try (EmbeddingRows rows = new EmbeddingRows(TABLE, directory.resolve("c"), 10_000);
+                EmbeddingRows others = new EmbeddingRows(OTHER, directory.resolve("d"), 10_000)) {
+            RowTask task = new RowRestorer(1, plan, 0, new EmbeddingRows[] {rows, others},
+                    List.of(new RowRequest.Source(file, checksum)), false, () -> {
+                        throw new OutOfMemoryError("of a test");
+                    });
+            task.begin(THREAD);
+            task.join();
+            assertThat(task.state()).isInstanceOfSatisfying(RowState.Failed.class,
+                    failed -> assertThat(failed.problem()).contains("of a test"));
+        }
+    }
+
     /** A full disk fails the task, and rows can still change. */
     @Test
     void aFullDiskFailsTheFileAndNothingElse() throws IOException {

@@ -123,8 +123,9 @@ class SparkSearchTest {
         // The trials would take hours.
         Search search = Search.of(ModelDescription.of(Perceptron.class, Map.of("sizes", "2,2")), Loss::crossEntropy)
                 .over(Search.RATE, "0.1", "0.2").epochs(10_000_000);
+        Dataset<Row> points = points();
         CompletableFuture<SearchResult> found = CompletableFuture.supplyAsync(() -> SparkSearch.of(search)
-                .keep(file.toUri().toString()).run(points(), List.of("point"), "label"));
+                .keep(file.toUri().toString()).run(points, List.of("point"), "label"));
         try {
             assertThatThrownBy(() -> found.get(20, TimeUnit.SECONDS)).cause().isInstanceOf(CheckpointException.class)
                     .hasMessageContaining("results of trials cannot be kept in " + file.toUri())
