@@ -143,6 +143,7 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
     }
 
     private SiteLink connect() {
+        mass = 1;
         return new SiteLink(cluster, topic, site, staleness, compression, weights);
     }
 
@@ -183,7 +184,6 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
             long begin = System.nanoTime();
             try {
                 link = connect();
-                mass = 1;
             } catch (StreamException e) {
                 long end = System.nanoTime();
                 connectNs = end + PAUSE * (end - begin);
