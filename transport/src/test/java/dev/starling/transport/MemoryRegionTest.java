@@ -67,10 +67,11 @@ class MemoryRegionTest {
     }
 
     @Test
-    void reportsThatMemoryIsExhausted() {
+    void reportsThatTheSystemRefusesMemory() {
         TransportConfig config = TransportConfig.of("local", Secret.random()).sharedMemory(false);
         try (Transport transport = Transport.open(config)) {
-            TransportException e = catchThrowableOfType(TransportException.class, () -> transport.register(1L << 56));
+            TransportException e = catchThrowableOfType(TransportException.class,
+                    () -> transport.registerSparse(1L << 56));
             assertThat(e.problem()).isEqualTo(TransportException.Problem.NO_ROOM);
             assertThat(e).hasMessageContaining(" " + (1L << 56) + " bytes");
         }

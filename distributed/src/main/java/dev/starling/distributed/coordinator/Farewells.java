@@ -9,12 +9,14 @@ import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
-/** Last messages to processes that were refused or excluded, until they are delivered. */
+/**
+ * Last messages to processes, until they are delivered: to those that were refused or excluded, and that a loss has
+ * ended the group.
+ */
 final class Farewells {
     private final List<Outbox> outboxes = new ArrayList<>();
     /** Preferred ranks of processes that came after the end of the group. */
     private final Set<Integer> late = ConcurrentHashMap.newKeySet();
-
     private volatile int lost = -1;
 
     /** Adds the messages to a process; {@code lateRank} is its preferred rank if it came after the end, or -1. */

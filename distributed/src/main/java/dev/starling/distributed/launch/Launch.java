@@ -454,7 +454,7 @@ public final class Launch implements AutoCloseable {
         }
     }
 
-    /** Lets the process that the group has lost, and that others of it may outrun, end by itself. */
+    /** Gives the process that the group has lost time to end by itself: one that failed because of it may end first. */
     private void findCulprit() {
         int rank = coordinator == null ? -1 : coordinator.lostRank();
         if (rank >= 0 && rank < current.length && current[rank] != null && !current[rank].hasEnded) {
