@@ -24,7 +24,7 @@ public final class LaunchException extends DistributedException {
         this(-1, status, message, List.of(), null);
     }
 
-    /** Returns the rank of the process that failed first, or -1 if the failure was not that of a process. */
+    /** Returns the rank of the process to blame, or -1 if the failure was not that of a process. */
     @Override
     public int rank() {
         return super.rank();
