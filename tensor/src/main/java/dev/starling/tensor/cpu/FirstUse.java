@@ -53,7 +53,7 @@ final class FirstUse {
             long y = arena.allocate(4L * SIDE * SIDE, 64).address();
             if (OneDnn.supports(ElementType.F32)) {
                 multiply(x, y, 1);
-                if (Gemm.suits(SIDE, SIDE, false, false)) {
+                if (Gemm.suits(SIDE, SIDE, SIDE, false, false)) {
                     multiply(x, y, SIDE);
                 }
             }

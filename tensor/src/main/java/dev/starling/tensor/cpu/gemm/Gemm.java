@@ -22,20 +22,28 @@ public final class Gemm implements AutoCloseable {
     /** Rows of results that are computed together. */
     public static final int ROWS = TileCode.ROWS;
 
-    /** Elements of the largest B: one MiB. Beyond, oneDNN is as fast or faster, except where only A is transposed. */
+    /**
+     * Elements of the largest B, one MiB, for one row with AVX2, and with AVX-512 unless only A is transposed: beyond,
+     * oneDNN is as fast or faster.
+     */
     private static final long MAX_RIGHT = 1 << 18;
     /** Fewer columns leave most of a vector unused. */
     private static final long MIN_COLUMNS = 4;
-    /** Columns of B up to which AVX2's tiles multiply a transposed A as fast as oneDNN. */
+    /** Columns of B up to which AVX-512's tiles multiply as fast as oneDNN where A and B are transposed. */
     private static final long MAX_COLUMNS = 256;
     /** Columns of A whose products are summed up in registers. */
     private static final int MAX_INNER = 384;
     /** Rows of A that are read again, from the second-level cache, for each panel of B. */
     private static final int BLOCK_ROWS = 16 * TileCode.ROWS;
-    /** Rows of B at such distances in elements share few sets of the first-level cache. */
-    private static final int CROWDED_STRIDE = 512;
+    /** Rows of B at multiples of such a distance, in elements, share few sets of the first-level cache. */
+    private static final int CROWDED_RIGHT = TileCode.BITS == 512 ? 512 : 64;
+    /** The same for rows of A, and for its columns if it is transposed. */
+    private static final int CROWDED_ROWS = 1024;
+    private static final int CROWDED_COLUMNS = TileCode.BITS == 512 ? 1024 : 512;
     /** With AVX-512, more elements of B do not stay in the second-level cache beside those of A and C. */
     private static final long MAX_IN_PLACE = TileCode.BITS == 512 ? MAX_RIGHT / 2 : Long.MAX_VALUE;
+    /** Fewer rows have fewer sums than the processor adds at a time; they share the rows of a whole tile. */
+    private static final int FEW_ROWS = 4;
     /** Rows of A for which it pays to copy rows of B. */
     private static final int MIN_ROWS = 2 * TileCode.ROWS;
     private static final int PANEL_STEP = 4 * TileCode.COLUMNS;
@@ -89,20 +97,22 @@ public final class Gemm implements AutoCloseable {
     }
 
     /**
-     * Returns whether this process has the code, and it is as fast as oneDNN's for B of {@code [k, n]}. Rows do not
-     * count, so that a product has the same bits in parts.
+     * Returns whether this process has the code, and it is as fast as oneDNN's for A of {@code [m, k]} and B of
+     * {@code [k, n]}. Whether there is more than one row may count, but not how many, so that a product has the same
+     * bits in parts.
      */
-    public static boolean suits(long n, long k, boolean leftTransposed, boolean rightTransposed) {
+    public static boolean suits(long m, long n, long k, boolean leftTransposed, boolean rightTransposed) {
         if (!isAvailable() || n < MIN_COLUMNS) {
             return false;
         }
-        return leftTransposed && !rightTransposed && TileCode.BITS == 512
-                || n <= MAX_RIGHT && k <= MAX_RIGHT && n * k <= MAX_RIGHT && (!leftTransposed || n <= MAX_COLUMNS);
+        boolean small = n <= MAX_RIGHT && k <= MAX_RIGHT && n * k <= MAX_RIGHT;
+        return TileCode.BITS == 256 ? small || m > 1
+                : leftTransposed ? !rightTransposed || small && n <= MAX_COLUMNS : small;
     }
 
     /** Returns whether a packed B makes products faster, and has at most twice its size. */
-    public static boolean packs(long n, long columnStride) {
-        return columnStride != 1 && 2 * n >= COLUMNS;
+    public static boolean packs(long n, long rowStride, long columnStride) {
+        return columnStride != 1 ? 2 * n >= COLUMNS : rowStride % CROWDED_RIGHT == 0 && n % COLUMNS == 0;
     }
 
     /** Lends an idle object, preferably the one that this thread used last, or a new one. */
@@ -173,8 +183,12 @@ public final class Gemm implements AutoCloseable {
         return Math.toIntExact(Math.ceilDiv(rows, (long) BLOCK_ROWS));
     }
 
-    /** Packs the whole of B, {@code [k, n]}, whose columns are contiguous. */
+    /** Packs the whole of B, {@code [k, n]}, if {@link #packs}. */
     public void pack(long n, long k, long to) {
+        if (bColumn == 1) {
+            ROW_PACKER.get(0).call(b, to, 4 * bRow, k, n / COLUMNS);
+            return;
+        }
         for (long column = 0; column < n; column += TileCode.COLUMNS) {
             packPanel(b + 4 * column * bColumn, k, (int) Math.min(TileCode.COLUMNS, n - column), to + 4 * column * k);
         }
@@ -183,7 +197,7 @@ public final class Gemm implements AutoCloseable {
     /** Computes a product of {@code [m, k]} and {@code [k, n]}, and adds it to C or replaces C. */
     public void multiply(long m, long n, long k, boolean add) {
         long inner = Math.ceilDiv(k, Math.ceilDiv(k, (long) MAX_INNER));
-        boolean scattered = bRow % CROWDED_STRIDE == 0 || n * inner > MAX_IN_PLACE;
+        boolean scattered = bRow % CROWDED_RIGHT == 0 || n * inner > MAX_IN_PLACE;
         packsRight = packed == 0 && (bColumn != 1 || scattered && m >= MIN_ROWS);
         long width = width(m, n);
         set(TileCode.C_STRIDE, 4 * cRow);
@@ -217,8 +231,8 @@ public final class Gemm implements AutoCloseable {
     private boolean packsLeft(long m, long n) {
         long last = m % BLOCK_ROWS;
         boolean vectors = aColumn == 1 ? count >= PackCode.LANES : last == 0 || last >= PackCode.LANES;
-        return TileCode.BITS == 512 && vectors && n >= MIN_COLUMNS_PACKING
-                && Math.max(aRow, aColumn) % (2 * CROWDED_STRIDE) == 0;
+        return vectors && n >= MIN_COLUMNS_PACKING
+                && (aColumn == 1 ? aRow % CROWDED_ROWS : aColumn % CROWDED_COLUMNS) == 0;
     }
 
     /** Sets the strides of a block of A, and copies it if that is {@code due}. */
@@ -330,23 +344,35 @@ public final class Gemm implements AutoCloseable {
 
     private void tiles(long left, long result, long rows, int columns) {
         long whole = rows / TileCode.ROWS;
-        int rest = (int) (rows - whole * TileCode.ROWS);
-        if (whole > 0) {
-            tiles(left, result, whole, TileCode.ROWS, columns);
+        int last = (int) (rows - whole * TileCode.ROWS);
+        int next = 0;
+        if (last > 0 && last < FEW_ROWS && whole > 0) {
+            whole--;
+            next = (TileCode.ROWS + last + 1) / 2;
+            last = TileCode.ROWS + last - next;
         }
-        if (rest > 0) {
-            tiles(left + whole * words[TileCode.A_TILE], result + 4 * whole * TileCode.ROWS * cRow, 1, rest, columns);
+        long row = 0;
+        if (whole > 0) {
+            row = tiles(left, result, row, whole, TileCode.ROWS, columns);
+        }
+        if (next > 0) {
+            row = tiles(left, result, row, 1, next, columns);
+        }
+        if (last > 0) {
+            tiles(left, result, row, 1, last, columns);
         }
     }
 
-    private void tiles(long left, long result, long tiles, int rows, int columns) {
-        set(TileCode.A, left);
-        set(TileCode.C, result);
+    /** Computes a column of tiles that begins at a row, and returns the row behind it. */
+    private long tiles(long left, long result, long row, long tiles, int rows, int columns) {
+        set(TileCode.A, left + row * (words[TileCode.A_TILE] / TileCode.ROWS));
+        set(TileCode.C, result + 4 * row * cRow);
         set(TileCode.TILES, tiles);
         int code = rows << 3 | (columns > PackCode.LANES ? 4 : 0) | (columns % PackCode.LANES != 0 ? 2 : 0)
                 | (aColumn != 1 ? 1 : 0);
         TILES.get(code).call(frame, 0, 0, 0, 0);
         fetched(tiles);
+        return row + tiles * rows;
     }
 
     /** Sets the masks of the columns that exist. */

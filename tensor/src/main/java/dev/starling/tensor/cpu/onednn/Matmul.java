@@ -215,12 +215,12 @@ public final class Matmul implements RangeTask, AutoCloseable {
     public void run() {
         foldBatchIntoRows();
         boolean assembles = type == ElementType.F32 && resultType == ElementType.F32
-            && Gemm.suits(n, k, aColumn != 1, bColumn != 1);
+            && Gemm.suits(m, n, k, aColumn != 1, bColumn != 1);
         lastKey = assembles == assembled ? lastKey : null;
         assembled = assembles;
         innerDims = assembled ? 0 : fittingDims();
         long matrices = outerBatch() * innerBatch();
-        boolean keeps = !assembled || Gemm.packs(n, bColumn);
+        boolean keeps = !assembled || Gemm.packs(n, bRow, bColumn);
         packed = keeps && keeper != null && batchDims == 0 && keeper.isReused(use, PLAIN_USES);
         double flops = 2.0 * matrices * m * n * k;
         plan(flops < 2 * FLOPS_PER_SLICE ? 1 : (long) Math.min(Parallel.threads(), flops / FLOPS_PER_SLICE));

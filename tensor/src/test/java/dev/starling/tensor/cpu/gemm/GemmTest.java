@@ -22,7 +22,7 @@ class GemmTest {
 
     @BeforeEach
     void needsMachineCode() {
-        assumeTrue(Gemm.suits(Gemm.COLUMNS, 1, false, false), "the processor has no AVX2");
+        assumeTrue(Gemm.suits(1, Gemm.COLUMNS, 1, false, false), "the processor has no AVX2");
     }
 
     /** A product of random sizes, strides and contents. */
@@ -48,11 +48,15 @@ class GemmTest {
         }
 
         Product(Arena arena, Random random, long m, long n, long k, long[] left) {
+            this(arena, random, m, n, k, left, strides(random, k, n));
+        }
+
+        Product(Arena arena, Random random, long m, long n, long k, long[] left, long[] right) {
             this.m = m;
             this.n = n;
             this.k = k;
             this.left = left;
-            right = strides(random, k, n);
+            this.right = right;
             pitch = n + random.nextInt(4);
             add = random.nextBoolean();
             a = numbers(arena, random, m, k, left, Float.NaN);
@@ -113,7 +117,7 @@ class GemmTest {
                                 .right(b.address() + 4 * column * right[1], right[0], right[1])
                                 .result(c.address() + 4 * (row * pitch + column), pitch)
                                 .bias(bias.address() == 0 ? 0 : bias.address() + 4 * column);
-                        if (packed && right[1] != 1) {
+                        if (packed && (right[1] != 1 || Gemm.packs(width, right[0], right[1]))) {
                             MemorySegment panels = arena.allocate(Gemm.packedBytes(width, k), 64);
                             gemm.pack(width, k, panels.address());
                             gemm.packedRight(panels.address());
@@ -217,6 +221,21 @@ class GemmTest {
                         false);
                 assertThat(product.result(arena, product.m, product.n, true)).as(product.toString()).isEqualTo(whole);
                 assertThat(parts).as(product.toString()).isEqualTo(whole);
+            }
+        }
+    }
+
+    /** Rows that would displace each other from the cache are packed if they consist of whole panels. */
+    @Test
+    void packingRowsThatAreCrowdedChangesNoBits() {
+        Random random = new Random(17);
+        for (long n = Gemm.COLUMNS; n <= 8 * Gemm.COLUMNS; n += Gemm.COLUMNS) {
+            try (Arena arena = Arena.ofConfined()) {
+                long k = 1 + random.nextInt(900);
+                Product product = new Product(arena, random, 40, n, k, new long[] {k, 1}, new long[] {512, 1});
+                assertThat(Gemm.packs(n, 512, 1)).isTrue();
+                float[] plain = product.result(arena, 40, n, false);
+                assertThat(product.result(arena, 40, n, true)).as(product.toString()).isEqualTo(plain);
             }
         }
     }
