@@ -191,6 +191,9 @@ public final class Search {
                 }
             });
             if (!missing.isEmpty()) {
+                if (kept != null) {
+                    TrialFiles.requireWritable(kept);
+                }
                 computed[0] += missing.size();
                 runner.run(missing, trial -> {
                     trials.add(trial);

@@ -36,6 +36,16 @@ final class TrialFiles {
         }
     }
 
+    /** Throws if results cannot be kept. */
+    static void requireWritable(TrialStore store) {
+        try {
+            store.requireWritable();
+        } catch (IOException e) {
+            throw new CheckpointException(Path.of("trials"), "results of trials cannot be kept in " + store + ": " + e,
+                    "keep results where files can be written", e);
+        }
+    }
+
     private static String escaped(String text) {
         return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("=", "\\=")
                 .replace(":", "\\:").replace(" ", "\\ ").replace("#", "\\#").replace("!", "\\!");

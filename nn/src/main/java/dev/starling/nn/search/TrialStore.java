@@ -16,6 +16,9 @@ public interface TrialStore {
     /** Writes a text as a whole or not at all, in place of one of the same name. */
     void write(String name, String text) throws IOException;
 
+    /** Throws if texts cannot be written; a search asks before it trains. The default implementation does nothing. */
+    default void requireWritable() throws IOException { }
+
     /** Keeps files in a directory, which is made if it is not there. */
     static TrialStore of(Path directory) {
         return new TrialStore() {
@@ -40,6 +43,17 @@ public interface TrialStore {
                 } finally {
                     Files.deleteIfExists(draft);
                 }
+            }
+
+            @Override
+            public void requireWritable() throws IOException {
+                Files.createDirectories(directory);
+                Files.delete(Files.createTempFile(directory, "writable", ".draft"));
+            }
+
+            @Override
+            public String toString() {
+                return directory.toString();
             }
         };
     }

@@ -32,6 +32,7 @@ import java.util.Map;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.stream.IntStream;
+import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -136,6 +137,41 @@ class SearchTest {
         assertThat(Files.getPosixFilePermissions(directory.resolve("name")))
                 .isEqualTo(Files.getPosixFilePermissions(other));
         assertThat(directory.toFile().list()).containsExactlyInAnyOrder("name", "other");
+    }
+
+    @Test
+    void trainsNothingWhereResultsCannotBeKept() {
+        TrialStore full = new TrialStore() {
+            @Override
+            public @Nullable String read(String name) {
+                return null;
+            }
+
+            @Override
+            public void write(String name, String text) { }
+
+            @Override
+            public void requireWritable() throws IOException {
+                throw new IOException("no space");
+            }
+
+            @Override
+            public String toString() {
+                return "/full";
+            }
+        };
+        assertThatThrownBy(() -> search().run(full, "", (plans, ended) -> {
+            throw new AssertionError("a trial is trained");
+        })).isInstanceOf(CheckpointException.class)
+                .hasMessageContaining("results of trials cannot be kept in /full: java.io.IOException: no space");
+    }
+
+    @Test
+    void findsOutWhetherItsDirectoryCanBeWritten(@TempDir Path directory) throws IOException {
+        TrialStore.of(directory.resolve("new/trials")).requireWritable();
+        assertThat(directory.resolve("new/trials")).isEmptyDirectory();
+        Path file = Files.writeString(directory.resolve("file"), "no directory");
+        assertThatThrownBy(() -> TrialStore.of(file).requireWritable()).isInstanceOf(IOException.class);
     }
 
     @Test

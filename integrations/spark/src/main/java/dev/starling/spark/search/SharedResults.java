@@ -1,6 +1,5 @@
 package dev.starling.spark.search;
 
-import dev.starling.nn.checkpoint.CheckpointException;
 import dev.starling.nn.search.TrialStore;
 import java.io.FileNotFoundException;
 import java.io.IOException;
@@ -19,21 +18,13 @@ import org.apache.hadoop.fs.Path;
  * @param directory its address
  */
 record SharedResults(String directory, Configuration hadoop) implements TrialStore {
-    /**
-     * Writes and deletes an empty file, before trials run whose results could not be kept.
-     *
-     * @throws CheckpointException if the directory cannot be written; names it
-     */
-    void requireWritable() {
+    /** Writes and deletes an empty file. */
+    @Override
+    public void requireWritable() throws IOException {
         Path probe = new Path(directory, ".writable." + UUID.randomUUID());
-        try {
-            FileSystem files = probe.getFileSystem(hadoop);
-            files.create(probe, true).close();
-            files.delete(probe, false);
-        } catch (IOException e) {
-            throw new CheckpointException(java.nio.file.Path.of(new Path(directory).getName()), "results of trials "
-                    + "cannot be kept in " + directory + ": " + e, "keep results where files can be written", e);
-        }
+        FileSystem files = probe.getFileSystem(hadoop);
+        files.create(probe, true).close();
+        files.delete(probe, false);
     }
 
     @Override
@@ -62,5 +53,10 @@ record SharedResults(String directory, Configuration hadoop) implements TrialSto
                 throw new IOException(draft + " cannot be renamed to " + path);
             }
         }
+    }
+
+    @Override
+    public String toString() {
+        return directory;
     }
 }

@@ -113,12 +113,7 @@ public final class SparkSearch {
             TrialTask task = new TrialTask(shared, training, data, search.training(), results,
                     new SerializableConfiguration(context.hadoopConfiguration()));
             SharedResults kept = results == null ? null : new SharedResults(results, context.hadoopConfiguration());
-            return search.run(kept, data, (plans, ended) -> {
-                if (kept != null) {
-                    kept.requireWritable();
-                }
-                run(context, task, plans, ended);
-            });
+            return search.run(kept, data, (plans, ended) -> run(context, task, plans, ended));
         } finally {
             // destroy() waits for Spark, which an interrupted thread cannot.
             boolean interrupted = Thread.interrupted();
