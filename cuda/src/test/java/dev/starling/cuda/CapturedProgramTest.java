@@ -19,6 +19,7 @@ import dev.starling.tensor.op.Activation;
 import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.program.Program;
+import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
@@ -220,6 +221,42 @@ class CapturedProgramTest {
                 assertThatThrownBy(() -> program.run(logits, Tensor.of(new long[] {0, 5, 2}))[0].item())
                         .isInstanceOf(TensorException.class).hasMessageContaining("index 5 at position 1");
                 assertSame(program.run(logits, target)[0], Tensor.full(DType.F64, expected));
+            }
+        }
+    }
+
+    /** Another thread than the one that recorded the graph. The error prevents its updates, also those of the graph. */
+    @Test
+    void reportsBadIndicesToTheThreadThatRuns() {
+        try (Scope scope = Scope.open()) {
+            Tensor table = Tensor.of(new float[] {1, 2, 4}).to(gpu);
+            Tensor inside = Tensor.zeros(1).to(gpu);
+            Tensor outside = Tensor.zeros(1).to(gpu);
+            Update add = new Update.Blend(1, 1);
+            Program.Work work = in -> {
+                Tensor y = table.take(0, in[0]);
+                Tensor.apply(add, inside, y);
+                return new Tensor[] {y};
+            };
+            Tensor good = Tensor.of(new long[] {2}).to(gpu);
+            Tensor bad = Tensor.of(new long[] {7}).to(gpu);
+            try (Program program = Program.capture(null, work, good).program()) {
+                program.run(good);
+                program.run(good);
+                CompletableFuture.runAsync(() -> {
+                    try (Scope own = Scope.open()) {
+                        Tensor y = program.run(bad)[0];
+                        Tensor.applyAll(new Update[] {add}, new Tensor[][] {{outside, good.to(DType.F32)}}, null);
+                        assertThatThrownBy(y::toFloats).isInstanceOf(TensorException.class)
+                                .hasMessageContaining("index 7 at position 0");
+                        assertThat(outside.toFloats()).containsExactly(0);
+                        assertThat(inside.toFloats()).containsExactly(12);
+                        assertThat(program.run(good)[0].toFloats()).containsExactly(4);
+                        assertThat(program.isRecorded()).isTrue();
+                    }
+                }, Thread::startVirtualThread).join();
+                assertThat(program.run(good)[0].toFloats()).containsExactly(4);
+                assertThat(inside.toFloats()).containsExactly(20);
             }
         }
     }

@@ -59,6 +59,23 @@ class KernelCornersTest {
         assertThat(x.clamp(0, 1).toDoubles()).containsExactly(-0d, 0, 0, 1, Double.NaN);
     }
 
+    @ParameterizedTest
+    @EnumSource(value = DType.class, names = {"F64", "F32", "BF16", "F16"})
+    void extremesOfZerosDependOnTheirSigns(DType type) {
+        Tensor a = Tensor.of(new double[] {0, -0d, 0, -0d, -1}).to(type).to(GPU);
+        Tensor b = Tensor.of(new double[] {-0d, 0, 0, -0d, -1}).to(type).to(GPU);
+        assertThat(a.maximum(b).toDoubles()).containsExactly(0, 0, 0, -0d, -1);
+        assertThat(a.minimum(b).toDoubles()).containsExactly(-0d, -0d, 0, -0d, -1);
+    }
+
+    @Test
+    void rowsWithoutElementsHaveTheMeanZero() {
+        Tensor weight = Tensor.ones(0).to(GPU);
+        Tensor[] y = Tensor.apply(new Normalization.LayerNorm(0.25), Tensor.ones(3, 0).to(GPU), weight, weight);
+        assertThat(y[1].toDoubles()).containsExactly(0, 0, 0);
+        assertThat(y[2].toDoubles()).containsExactly(2, 2, 2);
+    }
+
     /** In f64 the numbers beside a middle between two bf16 numbers would first be rounded to that middle. */
     @Test
     void longsAreRoundedOnce() {

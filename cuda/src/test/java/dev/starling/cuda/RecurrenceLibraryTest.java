@@ -4,7 +4,9 @@ import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_EXECUTION_FAILED_CUDART;
 
+import dev.starling.cuda.emulated.Emulation;
 import dev.starling.cuda.emulated.FakeLibraries;
+import dev.starling.cuda.gpu.Gpu;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Generator;
@@ -15,12 +17,15 @@ import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
 import dev.starling.tensor.op.Recurrence;
 import dev.starling.tensor.program.Program;
+import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIf;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Recurrent layers that a library trains: its reserve for gradients and how it is used. The CPU is the oracle. */
 @EnabledIf(value = "dev.starling.cuda.emulated.FakeLibraries#areAvailable",
@@ -163,6 +168,35 @@ class RecurrenceLibraryTest {
         }
     }
 
+    /** The device has memory for the workspace of cuBLASLt only, at first or once the layer has run. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void usesOwnKernelsWithoutMemoryForTheLibrarysWorkspace(boolean ran) {
+        Gpu gpu = Emulation.gpu();
+        boolean[] full = {!ran};
+        Gpu small = (Gpu) Proxy.newProxyInstance(Gpu.class.getClassLoader(), new Class<?>[] {Gpu.class},
+                (proxy, method, arguments) -> full[0] && method.getName().equals("allocate")
+                        && (long) arguments[0] < 32 << 20 ? 0L : method.invoke(gpu, arguments));
+        CudaBackend backend = new CudaBackend(FAKE, small, Libraries::nvidia);
+        Recurrence.Forward op = new Recurrence.Lstm(false, true);
+        try (Scope scope = Scope.open()) {
+            Tensor[] in = operands(op, FAKE, 3, 2, 5, 7);
+            Tensor[] out = run(backend, op, in);
+            full[0] = true;
+            backend.memory().trim();
+            Tensor[] back = gradientOperands(in, out, incoming(out));
+            Tensor[] gradients = run(backend, op.gradient(true), back);
+            Tensor[] host = operands(op, Device.cpu(), 3, 2, 5, 7);
+            Tensor[] expected = Tensor.apply(op, host);
+            close(Arrays.copyOf(out, out.length - 1), Arrays.copyOf(expected, out.length - 1), 1e-5);
+            close(gradients, gradients(op, true, host, expected), 1e-4);
+        }
+    }
+
+    private static Tensor[] run(CudaBackend backend, Recurrence op, Tensor[] in) {
+        return backend.run(op, in, op.infer(Arrays.stream(in).map(Tensor::spec).toArray(Spec[]::new)));
+    }
+
     @Test
     void usesOwnKernelsForSequencesWithLengths() {
         try (Scope scope = Scope.open()) {
@@ -201,11 +235,15 @@ class RecurrenceLibraryTest {
 
     private static Tensor[] gradients(Recurrence.Forward op, boolean input, Tensor[] in, Tensor[] out,
             Tensor[] incoming) {
+        return Tensor.apply(op.gradient(input), gradientOperands(in, out, incoming));
+    }
+
+    private static Tensor[] gradientOperands(Tensor[] in, Tensor[] out, Tensor[] incoming) {
         List<Tensor> all = new ArrayList<>(List.of(incoming));
         all.add(out[0]);
         all.add(out[out.length - 1]);
         all.addAll(List.of(in));
-        return Tensor.apply(op.gradient(input), all.toArray(Tensor[]::new));
+        return all.toArray(Tensor[]::new);
     }
 
     /** Returns the operands; sizes are steps, batch, inputs and units. */

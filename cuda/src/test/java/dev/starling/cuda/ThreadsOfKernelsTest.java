@@ -10,7 +10,10 @@ import dev.starling.tensor.Scope;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.op.Movement;
+import dev.starling.tensor.op.Op;
 import dev.starling.tensor.op.Selection;
+import dev.starling.tensor.op.Update;
 import dev.starling.tensor.spi.Recording;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -18,6 +21,7 @@ import java.lang.foreign.ValueLayout;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Proxy;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
@@ -141,6 +145,28 @@ class ThreadsOfKernelsTest {
         assertThat(requests.get()).isLessThan(10 + 2 * 2 * CONCURRENT);
     }
 
+    @Test
+    void letsAnyThreadRunAGraphThatChecksNoIndices() throws Exception {
+        Tensor x = Tensor.of(new float[] {1}).to(DEVICE);
+        Tensor index = Tensor.of(new long[] {0}).to(DEVICE);
+        assertThat(isUsableElsewhere(new Movement.Copy(), x)).isTrue();
+        assertThat(isUsableElsewhere(new Selection.Take(0), x, index)).isFalse();
+        assertThat(isUsableElsewhere(new Update.Blend(1, 0), x, x)).as("an update reads the thread's flag").isFalse();
+    }
+
+    /** Records an operation in a new thread, which may use the recording, and returns whether this thread may. */
+    private boolean isUsableElsewhere(Op op, Tensor... in) throws Exception {
+        Spec[] out = op.infer(Arrays.stream(in).map(Tensor::spec).toArray(Spec[]::new));
+        Recording recording = inThread(false, () -> {
+            Recording mine = backend.record(1, part -> backend.run(op, in, out));
+            assertThat(mine.isUsable()).isTrue();
+            return mine;
+        });
+        boolean usable = recording.isUsable();
+        recording.close();
+        return usable;
+    }
+
     /** A graph reports to the slot of the thread that captured it, also after the thread has ended. */
     @Test
     void reportsAGraphsBadIndexToNoOtherThread() throws Exception {
@@ -153,6 +179,7 @@ class ThreadsOfKernelsTest {
         Recording recording = inThread(false, () -> backend.record(1,
                 part -> captured[0] = Scope.detached(() -> backend.run(take, in, out)[0])));
         assertThat(recording).isNotNull();
+        assertThat(recording.isUsable()).isFalse();
         recording.run();
         assertThat(read(captured[0])).isEqualTo(10);
         float there = inThread(false, () -> {

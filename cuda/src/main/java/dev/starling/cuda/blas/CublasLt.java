@@ -109,22 +109,18 @@ public final class CublasLt {
         }
         boolean opened = false;
         try {
+            version = cublasLtGetVersion();
+            if (workspace.isNull()) {
+                workspace.to(allocateWorkspace());
+            }
             gpu.enter();
             check(cublasLtCreate(handle), "cublasLtCreate");
-            version = cublasLtGetVersion();
-            long address = gpu.allocate(WORKSPACE_BYTES);
-            if (address == 0) {
-                memory.trim();
-                gpu.enter();
-                address = gpu.allocate(WORKSPACE_BYTES);
-            }
-            workspace.to(address);
             opened = true;
         } catch (LinkageError e) {
             LOG.log(Level.WARNING, "cuBLASLt cannot be loaded, matrix products will be slow: "
                     + Redist.remedy("CUDA 13's libcublas", "-cublas"), e);
         } catch (GpuException e) {
-            // It allocates memory of its own, which Starling's cache may hold.
+            // The library also allocates memory of its own, which Starling's cache may hold.
             LOG.log(Level.WARNING, "cuBLASLt cannot be opened now, matrix products are slow; later calls try again", e);
             memory.trim();
             attempts.onFailure();
@@ -132,6 +128,18 @@ public final class CublasLt {
         }
         open = opened;
         return opened;
+    }
+
+    private long allocateWorkspace() {
+        long address = gpu.allocate(WORKSPACE_BYTES);
+        if (address == 0) {
+            memory.trim();
+            address = gpu.allocate(WORKSPACE_BYTES);
+        }
+        if (address == 0) {
+            throw GpuException.exhausted("no " + WORKSPACE_BYTES + " bytes for cuBLASLt's workspace");
+        }
+        return address;
     }
 
     /**
@@ -167,7 +175,7 @@ public final class CublasLt {
         MatrixPlan plan = plan(call);
         plan.setPointers(biasAddress, sideAddress);
         if (plan.needsSearch()) {
-            int found = attempt(() -> plan.search(handle, workspaceBytes()));
+            int found = attempt(() -> plan.search(handle, WORKSPACE_BYTES));
             if (found != CUBLAS_STATUS_SUCCESS) {
                 onFailure(call, plan, found);
             }
@@ -241,7 +249,7 @@ public final class CublasLt {
     private int run(MatrixCall call, MatrixPlan plan, Pointer[] factor) {
         int wide = call.type() == DType.F64 ? 1 : 0;
         return cublasLtMatmul(handle, plan.product(), factor[wide], b, plan.left(), a, plan.right(), zero[wide], y,
-                plan.result(), y, plan.result(), plan.algorithm(), workspace, workspaceBytes(), queue);
+                plan.result(), y, plan.result(), plan.algorithm(), workspace, WORKSPACE_BYTES, queue);
     }
 
     /**
@@ -276,10 +284,6 @@ public final class CublasLt {
             case BF16 -> Float.isNaN(Float.intBitsToFloat(element.get(ValueLayout.JAVA_SHORT, 0) << Short.SIZE));
             default -> Float.isNaN(Float.float16ToFloat(element.get(ValueLayout.JAVA_SHORT, 0)));
         };
-    }
-
-    private long workspaceBytes() {
-        return workspace.isNull() ? 0 : WORKSPACE_BYTES;
     }
 
     /** Logs a failure of the library. After one that may pass, a later call asks the library again. */

@@ -56,6 +56,9 @@ public final class CublasProducts implements Products {
     private Answer queue(Multiplication m) {
         Product p = m.product(m.a(), m.b());
         int outer = Math.max(0, p.batch().length - 1);
+        if (outer < p.batch().length && p.batch()[outer] > Integer.MAX_VALUE) {
+            return Answer.TOO_LARGE;
+        }
         long inner = p.m() * p.n() * (outer < p.batch().length ? p.batch()[outer] : 1);
         int bytes = m.y().dtype().bytes();
         for (long i = 0; i < m.y().count() / inner; i++) {

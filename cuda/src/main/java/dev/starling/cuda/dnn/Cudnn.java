@@ -1,5 +1,6 @@
 package dev.starling.cuda.dnn;
 
+import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_SUCCESS;
 import static org.bytedeco.cuda.global.cudnn.cudnnAdvVersionCheck;
 import static org.bytedeco.cuda.global.cudnn.cudnnCnnVersionCheck;
@@ -19,6 +20,7 @@ import dev.starling.cuda.known.LibraryQuery;
 import dev.starling.cuda.known.LibraryFault;
 import dev.starling.cuda.known.LibraryFaults;
 import dev.starling.cuda.memory.Workspaces;
+import dev.starling.tensor.TensorException;
 import java.lang.System.Logger.Level;
 import java.util.Locale;
 import java.util.Set;
@@ -145,15 +147,27 @@ public final class Cudnn {
      * Makes a call and, if it may have found no memory, frees cached memory and makes it once more: the library loads a
      * kernel into the device's memory when it first uses it.
      *
-     * @param call returns a status
+     * @param call may allocate workspaces; returns a status
+     * @return the status, also if there was no memory for a workspace
      */
     int attempt(IntSupplier call) {
-        int status = call.getAsInt();
+        int status = status(call);
         if (CudnnException.isTransient(status) && !memory.isCapturing()) {
             memory.trim();
-            status = call.getAsInt();
+            status = status(call);
         }
         return status;
+    }
+
+    private static int status(IntSupplier call) {
+        try {
+            return call.getAsInt();
+        } catch (TensorException e) {
+            if (e.problem() != TensorException.Problem.MEMORY) {
+                throw e;
+            }
+            return CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
+        }
     }
 
     /** Returns whether a known fault affects a query. The first query with each fault is logged at level INFO. */

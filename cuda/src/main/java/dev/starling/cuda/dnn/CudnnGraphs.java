@@ -1,6 +1,5 @@
 package dev.starling.cuda.dnn;
 
-import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
 import static org.bytedeco.cuda.global.cudnn.CUDNN_STATUS_SUCCESS;
 
 import dev.starling.cuda.config.CudaConfig;
@@ -10,7 +9,6 @@ import dev.starling.cuda.kernels.Answer;
 import dev.starling.cuda.memory.LruMap;
 import dev.starling.cuda.memory.Workspaces;
 import dev.starling.tensor.Tensor;
-import dev.starling.tensor.TensorException;
 import dev.starling.tensor.spi.Block;
 import java.lang.System.Logger.Level;
 import java.util.Arrays;
@@ -237,7 +235,7 @@ final class CudnnGraphs {
             gpu.synchronize(stream);
             long start = System.nanoTime();
             for (int i = 0; i < TIMED_RUNS && status == CUDNN_STATUS_SUCCESS; i++) {
-                status = run(plan, operands);
+                status = cudnn.attempt(() -> run(plan, operands));
             }
             if (status == CUDNN_STATUS_SUCCESS) {
                 gpu.synchronize(stream);
@@ -291,18 +289,10 @@ final class CudnnGraphs {
         }
     }
 
-    /** Queues a plan's work and returns the library's status, or that of a shortage if there is no workspace. */
+    /** Queues a plan's work and returns the library's status. */
     private int run(GraphPlan plan, long... operands) {
-        Block block;
-        try {
-            // The block's next use is queued behind this call.
-            block = plan.workspaceBytes() == 0 ? null : memory.allocate(plan.workspaceBytes());
-        } catch (TensorException e) {
-            if (e.problem() != TensorException.Problem.MEMORY) {
-                throw e;
-            }
-            return CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
-        }
+        // The block's next use is queued behind this call.
+        Block block = plan.workspaceBytes() == 0 ? null : memory.allocate(plan.workspaceBytes());
         gpu.enter();
         try {
             return plan.run(block == null ? 0 : block.address(), operands);

@@ -68,7 +68,7 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
     }
 
     /** The state of a call. A refusal is never forgotten. */
-    private static final class State {
+    private final class State {
         /** The usable plans, fastest first; empty if Starling's own kernels compute the call. */
         private final Deque<RecurrencePlan> plans;
         private final int planned;
@@ -86,9 +86,15 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
          * wrote.
          */
         void refuse() {
+            gpu.enter();
             do {
                 plans.removeFirst().destroy();
             } while (proven && !plans.isEmpty());
+        }
+
+        void destroy() {
+            gpu.enter();
+            plans.forEach(RecurrencePlan::destroy);
         }
     }
 
@@ -236,7 +242,7 @@ public final class CudnnRecurrence implements Kernels<Recurrence> {
         if (state == null) {
             state = new State(plans(call));
             states.put(call, state);
-            states.evict().forEach(evicted -> evicted.plans.forEach(RecurrencePlan::destroy));
+            states.evict().forEach(State::destroy);
         }
         return state;
     }

@@ -62,8 +62,12 @@ public final class Launcher {
         faults.check();
     }
 
-    /** Returns the records of indices out of range. */
+    /** Returns the records of indices out of range, for a kernel. A recording of the kernel is bound to its thread. */
     Faults faults() {
+        StreamRecording r = recording;
+        if (r != null) {
+            r.bind();
+        }
         return faults;
     }
 

@@ -157,6 +157,11 @@ public final class NormalizationKernels implements Kernels<Normalization> {
         if (size > Layout.MAX_COUNT || rows > Layout.MAX_COUNT) {
             return Answer.TOO_LARGE;
         }
+        if (size == 0) {
+            launcher.fill(results[1], 0);
+            launcher.fill(results[2], 1 / Math.sqrt(op.epsilon()));
+            return Answer.HANDLED;
+        }
         Rows shared = Rows.of(size, in[0].dtype(), areAligned(in[0], in[1], in[2]));
         Launch launch = launcher.launch(new LayerKernel("normalize", in[0].dtype(), in[1].dtype(), shared));
         launch.tensor(results[0]).tensor(results[1]).tensor(results[2]).tensor(in[0]).tensor(in[1]).tensor(in[2]);

@@ -42,7 +42,7 @@ public final class SelectionKernels implements Kernels<Selection> {
 
     @Override
     public Answer compute(Selection op, Tensor[] in, Tensor[] out) {
-        if (op instanceof Selection.Take && in[1].count() > Integer.MAX_VALUE) {
+        if (isTooLarge(op, in, out[0])) {
             return Answer.TOO_LARGE;
         }
         switch (op) {
@@ -56,6 +56,26 @@ public final class SelectionKernels implements Kernels<Selection> {
         return Answer.HANDLED;
     }
 
+    /** Returns whether there are more indices, or elements of a slice, than the kernels can number. */
+    private static boolean isTooLarge(Selection op, Tensor[] in, Tensor y) {
+        return switch (op) {
+            case Selection.Take(int axis) -> Math.max(in[1].count(), inner(in[0], axis)) > Integer.MAX_VALUE;
+            case Selection.TakeGradient(int axis, _) -> SortingKernels.isTooLarge(in[1].count(), 1)
+                    || inner(y, axis) > Integer.MAX_VALUE;
+            case Selection.Scatter(int axis) -> isTooLarge(in[1], axis);
+            case Selection.ScatterAdd(int axis) -> isTooLarge(in[1], axis);
+            case Selection.Gather _, Selection.Nonzero _ -> false;
+        };
+    }
+
+    private static boolean isTooLarge(Tensor index, int axis) {
+        return index.count() > 0 && SortingKernels.isTooLarge(index.size(axis), index.count() / index.size(axis));
+    }
+
+    private static long inner(Tensor x, int axis) {
+        return x.shape().slice(axis + 1, x.rank()).count();
+    }
+
     private void take(Selection.Take op, Tensor x, Tensor index, Tensor y) {
         if (index.count() == 0) {
             return;
@@ -63,7 +83,7 @@ public final class SelectionKernels implements Kernels<Selection> {
         Tensor from = launcher.dense(x);
         Tensor indices = launcher.dense(index);
         int axis = op.axis();
-        long bytes = x.shape().slice(axis + 1, x.rank()).count() * x.dtype().bytes();
+        long bytes = inner(x, axis) * x.dtype().bytes();
         int word = (int) Long.lowestOneBit(bytes | from.address() | y.address() | 8);
         if (y.count() == 0) {
             check(op, indices, x.size(axis), x, index);
@@ -122,7 +142,7 @@ public final class SelectionKernels implements Kernels<Selection> {
         if (g.count() > 0) {
             Tensor places = sorting.places(keys, 1, false);
             Tensor from = launcher.dense(g);
-            int inner = Math.toIntExact(y.shape().slice(op.axis() + 1, y.rank()).count());
+            int inner = Math.toIntExact(inner(y, op.axis()));
             int width = VECTOR_BYTES / y.dtype().bytes();
             boolean vectors = inner % width == 0 && (y.address() | from.address()) % VECTOR_BYTES == 0;
             launcher.launch(new SelectionKernel("take_gradient", Types.of(y.dtype()), DType.I64, true)).tensor(y)
@@ -145,7 +165,7 @@ public final class SelectionKernels implements Kernels<Selection> {
         int fault = launcher.faults().register(op, size, operands);
         launcher.launch(new SelectionKernel("from_front", "u8", index.dtype(), false)).tensor(keys).tensor(index)
                 .i64(index.count()).i32(n).i64(size).i64(index.stride(axis))
-                .i64(index.shape().slice(axis + 1, index.rank()).count()).fault(fault)
+                .i64(inner(index, axis)).fault(fault)
                 .layout(SortingKernels.lines(axis, index), 1).threads(index.count());
         return keys;
     }

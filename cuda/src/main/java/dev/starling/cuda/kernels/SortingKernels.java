@@ -87,7 +87,7 @@ public final class SortingKernels implements Kernels<Sorting> {
     }
 
     /** Returns whether there are more lines, elements of a line, or blocks than the kernels can number. */
-    private static boolean isTooLarge(long n, long lines) {
+    static boolean isTooLarge(long n, long lines) {
         return n > Layout.MAX_COUNT || lines > Layout.MAX_COUNT
                 || lines * Math.ceilDiv(n, (long) run((int) n)) > Integer.MAX_VALUE;
     }

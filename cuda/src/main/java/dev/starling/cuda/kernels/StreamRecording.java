@@ -22,6 +22,9 @@ public final class StreamRecording implements Recording {
     /** For each part the index of its first kernel, and at the end the number of all kernels. */
     private final int[] first;
     private final List<Runnable> releases = new ArrayList<>();
+    private final Thread thread = Thread.currentThread();
+    /** Whether kernels use the thread's slot of {@link Faults}. */
+    private boolean bound;
     /** {@code null} until the capture is complete. */
     private Gpu.@Nullable Graph graph;
     private int next;
@@ -93,6 +96,17 @@ public final class StreamRecording implements Recording {
     /** Adds an action that runs when this recording is closed. */
     public void onClose(Runnable action) {
         releases.add(action);
+    }
+
+    /** Marks that a kernel of this recording uses the recording thread's slot of {@link Faults}. */
+    void bind() {
+        bound = true;
+    }
+
+    /** Returns false in other threads than the recording one if kernels would report to that one. */
+    @Override
+    public boolean isUsable() {
+        return !bound || Thread.currentThread() == thread;
     }
 
     /** Runs a part's host code again and gives its captured kernels the new arguments. */

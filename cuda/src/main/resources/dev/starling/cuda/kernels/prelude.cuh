@@ -231,8 +231,12 @@ template <class C> DEVICE C warp_sum(C x) {
     }
     return x;
 }
-template <class C> DEVICE C maximum(C a, C b) { return a > b || a != a ? a : b; }
-template <class C> DEVICE C minimum(C a, C b) { return a < b || a != a ? a : b; }
+// Of zeros with different signs the maximum is +0 and the minimum -0, as of the GPU's instructions.
+DEVICE bool is_negative(f32 x) { return bits_of(x) >> 31 != 0; }
+DEVICE bool is_negative(f64 x) { return bits_of(x) >> 63 != 0; }
+DEVICE bool is_negative(i64 x) { return x < 0; }
+template <class C> DEVICE C maximum(C a, C b) { return a > b || a != a || a == b && is_negative(b) ? a : b; }
+template <class C> DEVICE C minimum(C a, C b) { return a < b || a != a || a == b && is_negative(a) ? a : b; }
 #if BRAIN_UNITS
 DEVICE f32 maximum(f32 a, f32 b) { f32 y; asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y; }
 DEVICE f32 minimum(f32 a, f32 b) { f32 y; asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y; }

@@ -5,6 +5,7 @@ import static org.bytedeco.cuda.global.cublas.CUBLAS_STATUS_ALLOC_FAILED;
 import static org.bytedeco.cuda.global.cublas.CUBLAS_STATUS_EXECUTION_FAILED;
 import static org.bytedeco.cuda.global.cublas.CUBLAS_STATUS_NOT_SUPPORTED;
 
+import dev.starling.cuda.compile.KernelCompiler;
 import dev.starling.cuda.config.CudaConfig;
 import dev.starling.cuda.config.ProductEpilogue;
 import dev.starling.cuda.emulated.Emulation;
@@ -13,8 +14,15 @@ import dev.starling.cuda.emulated.FakeLibraries;
 import dev.starling.cuda.emulated.LogCapture;
 import dev.starling.cuda.gpu.Gpu;
 import dev.starling.cuda.gpu.NvidiaGpu;
+import dev.starling.cuda.kernels.Answer;
+import dev.starling.cuda.kernels.Launcher;
+import dev.starling.cuda.kernels.Multiplication;
 import dev.starling.cuda.memory.Workspaces;
 import dev.starling.tensor.DType;
+import dev.starling.tensor.Device;
+import dev.starling.tensor.Scope;
+import dev.starling.tensor.Shape;
+import dev.starling.tensor.Tensor;
 import dev.starling.tensor.spi.Allocator;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -101,6 +109,34 @@ class CublasLtTest {
         assertThat(late.isOpen()).as("a call between attempts").isFalse();
         assertThat(late.isOpen()).isTrue();
         assertThat(trims).isEqualTo(2);
+    }
+
+    /** The card is full when the workspace is requested, twice. */
+    @Test
+    void opensAfterMemoryForTheWorkspaceWasFreed() {
+        int[] failures = {2};
+        Gpu full = (Gpu) Proxy.newProxyInstance(Gpu.class.getClassLoader(), new Class<?>[] {Gpu.class},
+                (proxy, method, arguments) -> method.getName().equals("allocate") && failures[0]-- > 0 ? 0L
+                        : method.invoke(gpu, arguments));
+        CublasLt late = new CublasLt(full, stream, memory, DEFAULT, MAX_PLANS);
+        assertThat(late.isOpen()).isFalse();
+        assertThat(log.warnings()).singleElement().asString().contains("later calls try again");
+        assertThat(trims).isEqualTo(2);
+        assertThat(late.isOpen()).isTrue();
+    }
+
+    /** The left operand's matrices are one, whose rows cannot be merged with the batch dimension. */
+    @Test
+    void declinesMoreProductsThanTheLibraryCanNumber() {
+        Launcher launcher = new Launcher(gpu, new KernelCompiler(gpu.compiler(), gpu.architecture()));
+        try (Scope scope = Scope.open()) {
+            long many = 1L << 31;
+            Device host = Device.reference();
+            Tensor a = Device.with(host, () -> Tensor.zeros(2, 1)).expand(Shape.of(many, 2, 1));
+            Tensor b = Device.with(host, () -> Tensor.zeros(1, 1));
+            Multiplication product = new Multiplication(a, b, false, null, ProductEpilogue.NOTHING, null, a);
+            assertThat(new CublasProducts(launcher, library).multiply(product)).isSameAs(Answer.TOO_LARGE);
+        }
     }
 
     @Test

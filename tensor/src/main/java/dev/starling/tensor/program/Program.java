@@ -401,6 +401,10 @@ public final class Program implements AutoCloseable {
         if (!recordable) {
             return false;
         }
+        if (recording != null && !recording.isUsable()) {
+            recording.close();
+            recording = null;
+        }
         if (recording == null) {
             recording = device.backend().record(nodes.size(), i -> replay.run(i, now()));
             if (recording == null) {
