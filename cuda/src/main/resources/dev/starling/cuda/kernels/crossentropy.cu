@@ -2,10 +2,13 @@
 
 #include "rows.cuh"
 
+// What ignores no class: Losses.NONE_IGNORED.
+constexpr i64 NONE_IGNORED = -0x7fffffffffffffffLL - 1;
+
 // The class of a row; -1 if the row is ignored, or if its class is out of range, which is reported.
 DEVICE i32 target_of(const TI* target, u32 row, u32 rows, u32 size, i64 ignored, Fault fault) {
     i64 wanted = row < rows ? (i64) *target : ignored;
-    if (wanted != ignored && (wanted < 0 || wanted >= size)) {
+    if ((wanted != ignored || row < rows && ignored == NONE_IGNORED) && (wanted < 0 || wanted >= size)) {
         if (LANE == 0) {
             report(fault, wanted, row);
         }

@@ -214,13 +214,15 @@ public final class Checkpoint {
     public static Optional<Checkpoint> latest(Path directory) {
         List<Path> manifests = manifests(directory);
         while (!manifests.isEmpty()) {
+            Path newest = manifests.getLast();
+            String text = textOf(newest);
             try {
-                return Optional.of(open(manifests.getLast()));
+                return Optional.of(open(newest));
             } catch (CheckpointException e) {
-                if (!isMissing(manifests.getLast())) {
+                if (!isReplaced(newest, text)) {
                     throw e;
                 }
-                // Another thread or process has pruned it after it saved a later one.
+                // Another thread or process has saved this step again, or a later one, and pruned this one.
                 manifests = manifests(directory);
             }
         }
@@ -235,13 +237,14 @@ public final class Checkpoint {
      * @throws CheckpointException if all are damaged, or one cannot be read for another reason; no file is renamed then
      */
     public static Optional<Checkpoint> latestIntact(Path directory) {
-        SequencedMap<Path, CheckpointException> damages = new LinkedHashMap<>();
+        SequencedMap<Path, Damage> damages = new LinkedHashMap<>();
         List<Path> manifests = manifests(directory);
         while (!manifests.isEmpty()) {
             for (Path manifest : manifests.reversed()) {
+                String text = textOf(manifest);
                 try {
                     Checkpoint found = open(manifest);
-                    if (damages.keySet().stream().anyMatch(Checkpoint::isMissing)) {
+                    if (damages.entrySet().stream().anyMatch(Checkpoint::isReplaced)) {
                         break;
                     }
                     setAside(damages, found.step);
@@ -251,33 +254,50 @@ public final class Checkpoint {
                             || e.getCause() instanceof CharacterCodingException)) {
                         throw e;
                     }
-                    damages.put(manifest, e);
+                    damages.put(manifest, new Damage(e, text));
                 }
             }
-            damages.keySet().removeIf(Checkpoint::isMissing);
+            damages.entrySet().removeIf(Checkpoint::isReplaced);
             if (damages.size() == manifests.size()) {
-                CheckpointException latest = damages.firstEntry().getValue();
+                CheckpointException latest = damages.firstEntry().getValue().problem;
                 throw new CheckpointException(directory, "has no intact checkpoint; the latest, " + latest.path() + ", "
                         + latest.problem(), "restore it, or start from the beginning", latest);
             }
-            // Another thread or process has pruned some after it saved later ones.
+            // Another thread or process has saved some again, or later ones, and pruned some.
             damages.clear();
             manifests = manifests(directory);
         }
         return Optional.empty();
     }
 
-    private static boolean isMissing(Path file) {
-        return Files.notExists(file, LinkOption.NOFOLLOW_LINKS);
+    /** What is wrong with a checkpoint, and the text of its manifest. */
+    private record Damage(CheckpointException problem, String text) { }
+
+    /** Returns the text of a manifest, or an empty one if it cannot be read or is none. */
+    private static String textOf(Path manifest) {
+        try {
+            return Files.size(manifest) > MAX_MANIFEST_BYTES ? "" : Files.readString(manifest);
+        } catch (IOException e) {
+            return "";
+        }
+    }
+
+    /** Returns whether a manifest that had this text is gone or has another one. */
+    private static boolean isReplaced(Path manifest, String text) {
+        return Files.notExists(manifest, LinkOption.NOFOLLOW_LINKS) || !textOf(manifest).equals(text);
+    }
+
+    private static boolean isReplaced(Map.Entry<Path, Damage> damaged) {
+        return isReplaced(damaged.getKey(), damaged.getValue().text);
     }
 
     /** Renames manifests of damaged checkpoints, so that they do not count as the latest checkpoints. */
-    private static void setAside(Map<Path, CheckpointException> damages, long intact) {
+    private static void setAside(Map<Path, Damage> damages, long intact) {
         damages.forEach((manifest, damage) -> {
             try {
                 Files.move(manifest, manifest.resolveSibling(manifest.getFileName() + ".damaged"),
                         StandardCopyOption.REPLACE_EXISTING);
-                LOG.log(Level.WARNING, "{0}; resuming from step {1} instead", damage.getMessage(),
+                LOG.log(Level.WARNING, "{0}; resuming from step {1} instead", damage.problem.getMessage(),
                         Long.toString(intact));
             } catch (NoSuchFileException e) {
                 // Another thread or process has pruned or renamed it.

@@ -132,7 +132,7 @@ public final class SpillingRows implements Dataset, AutoCloseable {
             return mapped;
         } catch (IOException e) {
             throw new UncheckedIOException("rows beyond " + memoryBytes + " bytes cannot be written to a file in "
-                    + directory + ": " + e.getMessage(), e);
+                    + directory + ": " + e, e);
         }
     }
 

@@ -2,7 +2,9 @@ package dev.starling.nn.data;
 
 import dev.starling.tensor.DType;
 import dev.starling.tensor.TensorException;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
 import java.util.TreeSet;
 import java.util.stream.IntStream;
@@ -27,8 +29,10 @@ public final class TableDataset implements Dataset {
         boolean isClass = !table.isNumeric(target);
         classes = isClass ? List.copyOf(new TreeSet<>(IntStream.range(0, size)
                 .mapToObj(row -> Objects.requireNonNull(this.target.text(row))).toList())) : List.of();
-        classOf = isClass ? IntStream.range(0, size).mapToLong(row -> classes.indexOf(this.target.text(row)))
-                .toArray() : new long[0];
+        Map<String, Long> places = new HashMap<>();
+        classes.forEach(name -> places.put(name, (long) places.size()));
+        classOf = isClass ? IntStream.range(0, size).mapToLong(row -> places.get(this.target.text(row))).toArray()
+                : new long[0];
         fields = List.of(Field.of(DType.F32, inputs.size()), isClass ? Field.of(DType.I64) : Field.of(DType.F32, 1));
     }
 
@@ -44,8 +48,8 @@ public final class TableDataset implements Dataset {
 
     private static Column complete(Table table, String name, Column column) {
         for (int row = 0; row < column.size(); row++) {
-            if (column.text(row) == null || column instanceof Column.Numbers numbers
-                    && Float.isInfinite((float) numbers.number(row))) {
+            if (column instanceof Column.Numbers numbers ? !Float.isFinite((float) numbers.number(row))
+                    : column.text(row) == null) {
                 throw TensorException.argument("table", table.origin(row) + ", column \"" + name + "\": "
                         + (column.text(row) == null ? "the value is missing" : column.text(row) + " is no f32"),
                         "leave out the row or the column");

@@ -77,7 +77,8 @@ public interface Schedule {
     /** From {@code rate} to {@code last} over {@code total} steps, as {@code (1 - steps/total)} to a power. */
     static Schedule polynomial(double rate, double last, long total, double power) {
         requireRates(rate, last);
-        require(total > 0 && power > 0, "total and power must be > 0, got " + total + " and " + power);
+        require(total > 0 && power > 0 && power < Double.POSITIVE_INFINITY,
+                "total and power must be > 0 and finite, got " + total + " and " + power);
         return new NamedSchedule("polynomial of degree " + power + " from " + rate + " to " + last + " over " + total
                 + " steps", steps -> last + (rate - last) * StrictMath.pow(1 - Math.min(1, (double) steps / total),
                         power));

@@ -145,8 +145,9 @@ public final class Trainer {
         }
         History history = new History();
         Device before = data.device();
+        Share shareBefore = data.share();
         data.device(config.model.device());
-        try (Ending ended = Ending.of(config.listeners, progress); Ending device = () -> data.device(before);
+        try (Ending ended = Ending.of(config.listeners, progress); Ending device = () -> data.device(before).share(shareBefore);
                 Ending written = writer == null ? () -> { } : writer::close; TrainingStep running = step;
                 Ending explained = this::explain) {
             notifyListeners(l -> l.started(progress));

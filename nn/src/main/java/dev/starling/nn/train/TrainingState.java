@@ -16,6 +16,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import java.util.stream.LongStream;
@@ -34,6 +35,7 @@ public final class TrainingState {
     private static final String LISTENER = "listener.";
     private static final String MISSED = "optimizer.missed";
     private static final String RULE = "optimizer.rule";
+    private static final String ORDER = "data.order";
     /** Notes travel in messages, and a rule that differs between parameters names all of them. */
     private static final int MAX_RULE = 200;
 
@@ -260,6 +262,7 @@ public final class TrainingState {
         }
         notes.put("random.seed", Long.toString(seed));
         notes.put("data", dataNote());
+        notes.put(ORDER, orderNote());
         if (scale != null) {
             scale.save(notes);
         }
@@ -277,6 +280,13 @@ public final class TrainingState {
     private String dataNote() {
         return data == null ? "none" : (ownData ? "rows of each rank's own" : data.size() + " examples")
                 + " in batches of " + data.batchSize() + " with seed " + data.seed();
+    }
+
+    /** Describes the order of the data, which a position within an epoch refers to. */
+    private String orderNote() {
+        Map<String, String> settings = new LinkedHashMap<>(data == null ? Map.of() : data.settings());
+        settings.keySet().removeAll(Set.of("batch size", "seed of the data"));
+        return settings.entrySet().stream().map(e -> e.getKey() + ": " + e.getValue()).collect(Collectors.joining(", "));
     }
 
     /** Returns the number of examples that this process has. */
@@ -299,6 +309,12 @@ public final class TrainingState {
         if (!dataNote().equals(notes.get("data"))) {
             throw TensorException.argument("restore", "the state was saved with " + notes.get("data")
                     + ", but this run has " + dataNote(), "build the loader with the settings of the saved run");
+        }
+        String order = notes.getOrDefault(ORDER, orderNote());
+        if (!"0".equals(notes.get("batch")) && !order.equals(orderNote())) {
+            throw TensorException.argument("restore", "the state was saved within an epoch (" + order
+                    + "), but this run has another order of the data (" + orderNote() + ")",
+                    "build the loader with the settings of the saved run");
         }
         try {
             long step = Long.parseLong(notes.get("step"));

@@ -318,6 +318,7 @@ class CheckpointTest {
         FutureTask<Void> saving = new FutureTask<>(() -> {
             for (int step = 2; step <= 60; step++) {
                 Checkpoint.save(directory, step, Map.of("w", weight), Map.of());
+                Checkpoint.save(directory, step, Map.of("w", weight), Map.of("epoch", "over"));
                 Checkpoint.prune(directory, 1, step);
             }
             return null;

@@ -155,7 +155,7 @@ class LossTest {
             Tensor logits = Tensor.of(new float[] {1, 2, 3, 3, 2, 1}, 2, 3);
             for (Loss loss : List.<Loss>of(Loss.crossEntropy(), Loss.crossEntropy().weights(1, 1, 1),
                     Loss.crossEntropy().focal(2), Loss.crossEntropy(0.1).weights(1, 1, 1))) {
-                for (long bad : new long[] {-100, 3}) {
+                for (long bad : new long[] {-100, 3, Long.MIN_VALUE}) {
                     assertThatThrownBy(() -> loss.of(logits, Tensor.of(new long[] {0, bad})))
                             .hasMessageContaining("crossEntropy: the target of row 1, class " + bad);
                 }

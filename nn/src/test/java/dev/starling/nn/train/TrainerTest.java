@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.autograd.Recompute;
+import dev.starling.nn.Layer;
 import dev.starling.nn.Mode;
 import dev.starling.nn.Parameter;
 import dev.starling.nn.Precision;
@@ -13,8 +14,10 @@ import dev.starling.nn.checkpoint.Checkpoint;
 import dev.starling.nn.checkpoint.CheckpointException;
 import dev.starling.nn.data.Augment;
 import dev.starling.nn.data.DataLoader;
+import dev.starling.nn.data.Dataset;
 import dev.starling.nn.data.ImageDataset;
 import dev.starling.nn.data.LabelledImages;
+import dev.starling.nn.data.Share;
 import dev.starling.nn.data.TensorDataset;
 import dev.starling.nn.layer.BatchNorm;
 import dev.starling.nn.layer.Conv2d;
@@ -235,6 +238,45 @@ class TrainerTest {
                 .withoutDecay(path -> path.endsWith("bias")).build()) {
             TrainingState state = new TrainingState(net, sgd, null, 7, new Progress(1, new Averages(List.of())), null);
             assertThat(state.notes().get("optimizer.rule")).startsWith("Sgd[").endsWith("…").hasSize(201);
+        }
+    }
+
+    /** At the beginning of an epoch a run may go on with its examples in another order. */
+    @Test
+    void refusesAnotherOrderWithinAnEpoch() {
+        Dataset images = ImageDataset.of(bars(100, 1), Augment.normalize(1, 8, 8, new float[] {0}, new float[] {1}));
+        try (Sequential net = mlp(1); Optimizer sgd = Sgd.over(net).build();
+                DataLoader shuffled = DataLoader.of(images).batchSize(8).shuffle().build();
+                DataLoader plain = DataLoader.of(images).batchSize(8).dropLast().build()) {
+            Map<String, String> notes = new HashMap<>(state(net, sgd, shuffled).notes());
+            TrainingState other = state(net, sgd, plain);
+            other.restore(notes);
+            notes.put("batch", "3");
+            state(net, sgd, shuffled).restore(notes);
+            assertThatThrownBy(() -> other.restore(notes)).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("within an epoch (order of the data: shuffled, smaller last batch: used)")
+                    .hasMessageContaining("order of the data: that of the data set, smaller last batch: left out");
+            notes.remove("data.order");
+            other.restore(notes);
+        }
+    }
+
+    private static TrainingState state(Layer net, Optimizer optimizer, DataLoader data) {
+        return new TrainingState(net, optimizer, data, 7, new Progress(1, new Averages(List.of())), null);
+    }
+
+    @Test
+    void givesTheLoaderItsShareBack() {
+        try (Sequential net = mlp(1); Optimizer sgd = Sgd.over(net).build();
+                DataLoader data = loader(bars(100, 1), 0)) {
+            Trainer.of(net, Loss.crossEntropy(), sgd).data(data).epochs(1).strategy(new SingleProcess() {
+                @Override
+                public Share share() {
+                    return Share.part(0, 2);
+                }
+            }).build().run();
+            assertThat(data.share()).isEqualTo(Share.whole());
+            assertThat(data.examples()).isEqualTo(100);
         }
     }
 

@@ -5,6 +5,7 @@ import static dev.starling.tensor.host.HostMemory.getFloat;
 import static dev.starling.tensor.host.HostMemory.putFloat;
 
 import dev.starling.tensor.DType;
+import dev.starling.tensor.Losses;
 import dev.starling.tensor.Spec;
 import dev.starling.tensor.Storage;
 import dev.starling.tensor.Tensor;
@@ -148,7 +149,7 @@ final class CrossEntropyKernels {
         long classes = matrix.size(1);
         long wanted = HostMemory.getLong(target.dtype(),
                 target.address() + row * target.stride(0) * target.dtype().bytes());
-        if (wanted != ignored && (wanted < 0 || wanted >= classes)) {
+        if ((wanted != ignored || ignored == Losses.NONE_IGNORED) && (wanted < 0 || wanted >= classes)) {
             throw new TensorException(TensorException.Problem.INDEX, op.name(),
                     List.of(matrix.spec(), target.spec()), "the target of row " + row + ", class " + wanted
                     + ", must lie between 0 and " + (classes - 1), "correct it or declare that class ignored");

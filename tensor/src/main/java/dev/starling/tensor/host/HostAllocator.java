@@ -12,6 +12,7 @@ import java.util.List;
 import java.util.NavigableMap;
 import java.util.Objects;
 import java.util.concurrent.ConcurrentSkipListMap;
+import java.util.concurrent.atomic.AtomicLong;
 
 /** Caching allocator of off-heap memory; each request to the system has an arena of its own. */
 public final class HostAllocator implements Allocator {
@@ -21,10 +22,12 @@ public final class HostAllocator implements Allocator {
     private static final CachingAllocator.Sizes SIZES =
             new CachingAllocator.Sizes(ALIGNMENT, 4, ALIGNMENT, SLAB, LargePages.BYTES);
     /**
-     * The system grants more memory than it has and kills the process that then uses it, so larger requests are
-     * checked.
+     * The system grants more memory than it has and kills the process that then uses it, so requests are refused that
+     * would exceed its memory. Up to this sum they are not checked, since the question takes the JVM some time.
      */
-    private static final long CHECKED_BYTES = 1L << 30;
+    private static final long CHECKED_BYTES = 1L << 28;
+    /** Roughly what the JVM uses beside its heap. */
+    private static final long JVM_BYTES = 1L << 27;
     private static final HostAllocator SHARED = new HostAllocator();
 
     private final Arenas source = new Arenas();
@@ -32,7 +35,8 @@ public final class HostAllocator implements Allocator {
 
     private static final class Arenas implements MemorySource {
         /** By the address of the memory. */
-        private final NavigableMap<Long, Arena> arenas = new ConcurrentSkipListMap<>();
+        private final NavigableMap<Long, Region> regions = new ConcurrentSkipListMap<>();
+        private final AtomicLong used = new AtomicLong();
         /** Arenas to close, at the next {@link #free} if a system call of another thread still uses a segment. */
         private final List<Arena> freed = new ArrayList<>();
 
@@ -43,16 +47,20 @@ public final class HostAllocator implements Allocator {
 
         @Override
         public long allocate(long bytes) {
-            if (bytes > CHECKED_BYTES && bytes > PhysicalMemory.BYTES) {
+            long sum = used.addAndGet(bytes);
+            if (sum > CHECKED_BYTES
+                    && sum > PhysicalMemory.BYTES - Runtime.getRuntime().totalMemory() - JVM_BYTES) {
+                used.addAndGet(-bytes);
                 return 0;
             }
             Arena arena = Arena.ofShared();
             try {
                 long address = LargePages.suits(bytes) ? LargePages.allocate(arena, bytes)
                         : arena.allocate(bytes, ALIGNMENT).address();
-                arenas.put(address, arena);
+                regions.put(address, new Region(arena, bytes));
                 return address;
             } catch (OutOfMemoryError e) {
+                used.addAndGet(-bytes);
                 arena.close();
                 return 0;
             }
@@ -60,9 +68,14 @@ public final class HostAllocator implements Allocator {
 
         @Override
         public void free(long address) {
-            freed.add(Objects.requireNonNull(arenas.remove(address)));
+            Region region = Objects.requireNonNull(regions.remove(address));
+            used.addAndGet(-region.bytes);
+            freed.add(region.arena);
             freed.removeIf(Arenas::tryClose);
         }
+
+        /** Memory of the system. */
+        private record Region(Arena arena, long bytes) { }
 
         private static boolean tryClose(Arena arena) {
             try {
@@ -94,7 +107,7 @@ public final class HostAllocator implements Allocator {
 
     /** Returns a block as a segment. Access to it throws an exception once the system has the memory back. */
     public MemorySegment segment(Block block) {
-        Arena arena = Objects.requireNonNull(source.arenas.floorEntry(block.address())).getValue();
+        Arena arena = Objects.requireNonNull(source.regions.floorEntry(block.address())).getValue().arena;
         return MemorySegment.ofAddress(block.address()).reinterpret(block.capacity(), arena, null);
     }
 

@@ -1,5 +1,6 @@
 package dev.starling.tensor.reference;
 
+import dev.starling.tensor.Losses;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.op.CrossEntropy;
 import dev.starling.tensor.op.Op;
@@ -81,7 +82,7 @@ final class ReferenceSoftmax {
         Elements kept = Elements.of(row);
         int size = Math.toIntExact(logits.size(1));
         for (long r = 0; r < target.count(); r++) {
-            boolean ignored = classes.getLong(r) == op.ignored();
+            boolean ignored = op.ignored() != Losses.NONE_IGNORED && classes.getLong(r) == op.ignored();
             long wanted = ignored ? -1 : checked(op, classes.getLong(r), size, r, logits, target);
             double max = max(x, r * size, size);
             double logSum = logSum(x, r * size, size, max);
@@ -104,7 +105,7 @@ final class ReferenceSoftmax {
         Elements y = Elements.of(out);
         int size = Math.toIntExact(out.size(1));
         for (long r = 0; r < in[3].count(); r++) {
-            boolean ignored = classes.getLong(r) == op.ignored();
+            boolean ignored = op.ignored() != Losses.NONE_IGNORED && classes.getLong(r) == op.ignored();
             long wanted = ignored ? -1 : checked(op, classes.getLong(r), size, r, in);
             for (int c = 0; c < size; c++) {
                 double q = share(op.smoothing(), size, c == wanted);

@@ -1,0 +1,28 @@
+package dev.starling.tensor.host;
+
+import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import dev.starling.tensor.TensorException;
+import dev.starling.tensor.spi.Block;
+import org.junit.jupiter.api.Test;
+
+class HostAllocatorTest {
+    /** The system would grant both, and end the process once it used them. */
+    @Test
+    void refusesMoreThanTheSystemHasInAll() {
+        assumeTrue(PhysicalMemory.BYTES < Long.MAX_VALUE, "the JVM does not know the memory of this system");
+        HostAllocator allocator = new HostAllocator();
+        long most = PhysicalMemory.BYTES / 10 * 6;
+        Block first = allocator.allocate(most);
+        assertThatThrownBy(() -> allocator.allocate(most)).isInstanceOf(TensorException.class)
+                .hasMessageContaining("cannot allocate " + most + " bytes");
+        allocator.free(first);
+        // The first one, which is cached and too small, goes back to the system.
+        Block second = allocator.allocate(most / 10 * 11);
+        assertThat(second.address()).isNotZero();
+        allocator.free(second);
+        allocator.trim();
+    }
+}
