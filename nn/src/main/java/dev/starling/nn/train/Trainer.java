@@ -147,7 +147,8 @@ public final class Trainer {
         Device before = data.device();
         Share shareBefore = data.share();
         data.device(config.model.device());
-        try (Ending ended = Ending.of(config.listeners, progress); Ending device = () -> data.device(before).share(shareBefore);
+        try (Ending ended = Ending.of(config.listeners, progress);
+                Ending asBefore = () -> data.device(before).share(shareBefore);
                 Ending written = writer == null ? () -> { } : writer::close; TrainingStep running = step;
                 Ending explained = this::explain) {
             notifyListeners(l -> l.started(progress));

@@ -286,7 +286,8 @@ public final class TrainingState {
     private String orderNote() {
         Map<String, String> settings = new LinkedHashMap<>(data == null ? Map.of() : data.settings());
         settings.keySet().removeAll(Set.of("batch size", "seed of the data"));
-        return settings.entrySet().stream().map(e -> e.getKey() + ": " + e.getValue()).collect(Collectors.joining(", "));
+        return settings.entrySet().stream().map(each -> each.getKey() + ": " + each.getValue())
+                .collect(Collectors.joining(", "));
     }
 
     /** Returns the number of examples that this process has. */
