@@ -47,6 +47,8 @@ final class BatchSlot implements Rows {
      * batch is published to its next user.
      */
     @Nullable LoadException failure;
+    /** Whether the batch has no reader any more. Its worker then ends after the current example. */
+    volatile boolean discarded;
 
     /**
      * The batch on a device whose memory the host cannot access.
@@ -74,6 +76,7 @@ final class BatchSlot implements Rows {
 
     /** Assigns batch {@code newNumber} of an epoch to this slot, to be delivered to {@code target}. */
     void assign(EpochPlan newPlan, int newNumber, Device target) {
+        discarded = false;
         plan = newPlan;
         number = newNumber;
         size = newPlan.size(newNumber);
@@ -197,6 +200,11 @@ final class BatchSlot implements Rows {
     @Override
     public int length() {
         return length;
+    }
+
+    /** Returns the number of examples in the data set. */
+    int total() {
+        return plan.total();
     }
 
     /** Returns the number of examples that this process has in the batch. */

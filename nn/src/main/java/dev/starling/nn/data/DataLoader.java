@@ -9,6 +9,7 @@ import dev.starling.errors.Durations;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.TensorException;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -213,24 +214,31 @@ public final class DataLoader implements AutoCloseable {
                     "count batches from 0");
         }
         discard();
-        plan = epoch == plan.epoch() ? plan : EpochPlan.of(epoch, config, share);
+        plan = epoch == plan.epoch() ? plan.with(share, config) : EpochPlan.of(epoch, config, share);
         Epoch started = new Epoch(plan, firstBatch, device);
         current = started;
         started.publishAhead();
         return () -> started;
     }
 
-    /** Waits until no worker writes into a slot, then releases all slots. */
+    /** Ends the epoch in progress, waits until no worker writes into a slot, then releases all slots. */
     private void discard() {
         revoke();
         if (current != null) {
             long last = ring.getCursor();
+            current.next = current.plan.batches();
+            current.toPublish = current.plan.batches();
+            discardSlots();
             if (config.workers() > 0) {
                 await(last, "the batches in progress");
             }
             read.set(last);
-            current.next = current.plan.batches();
-            current.toPublish = current.plan.batches();
+        }
+    }
+
+    private void discardSlots() {
+        for (int i = 0; i < ring.getBufferSize(); i++) {
+            ring.get(i).discarded = true;
         }
     }
 
@@ -265,21 +273,29 @@ public final class DataLoader implements AutoCloseable {
         closed = true;
         published.alert();
         filled.alert();
+        discardSlots();
+        for (Thread thread : threads) {
+            thread.interrupt();
+        }
         boolean interrupted = false;
         try {
+            List<String> running = new ArrayList<>();
+            long deadline = System.nanoTime() + Duration.ofMillis(CLOSE_TIMEOUT_MS).toNanos();
             for (Thread thread : threads) {
-                thread.interrupt();
-                long deadline = System.nanoTime() + Duration.ofMillis(CLOSE_TIMEOUT_MS).toNanos();
                 while (thread.isAlive()) {
                     try {
                         if (!thread.join(Duration.ofNanos(Math.max(0, deadline - System.nanoTime())))) {
-                            throw new LoadException(thread.getName() + " did not stop within " + CLOSE_TIMEOUT_MS
-                                    + " ms; it hangs in Dataset.write", -1, null);
+                            running.add(thread.getName());
+                            break;
                         }
                     } catch (InterruptedException e) {
                         interrupted = true;
                     }
                 }
+            }
+            if (!running.isEmpty()) {
+                throw new LoadException(String.join(", ", running) + " did not stop within " + CLOSE_TIMEOUT_MS
+                        + " ms; a call of Dataset.write hangs", -1, null);
             }
             for (int i = 0; i < ring.getBufferSize(); i++) {
                 ring.get(i).close();
@@ -326,6 +342,9 @@ public final class DataLoader implements AutoCloseable {
             BatchSlot batch = ring.get(sequence);
             if (config.workers() == 0) {
                 LoaderWorker.fill(config.dataset(), batch, own);
+                if (batch.failure != null && batch.failure.getCause() instanceof InterruptedException) {
+                    Thread.currentThread().interrupt();
+                }
             } else {
                 await(sequence, "batch " + (next + 1) + " of epoch " + (plan.epoch() + 1));
             }

@@ -9,6 +9,9 @@ import org.jspecify.annotations.Nullable;
 public final class LoadException extends StarlingException {
     private static final long serialVersionUID = 1L;
 
+    private static final String MEMORY = "raise -Xmx or, if direct memory is short, which holds the batches, "
+            + "-XX:MaxDirectMemorySize, or use smaller batches or a smaller prefetch";
+
     private final int index;
 
     LoadException(String message, int index, @Nullable Throwable cause) {
@@ -17,17 +20,23 @@ public final class LoadException extends StarlingException {
     }
 
     static LoadException ofExample(int index, int size, int epoch, Throwable cause) {
-        String remedy = cause instanceof IndexOutOfBoundsException
-                ? "this index is one of the data set's, whose size() is " + size
-                + ": the error is in Dataset.write, for example in its size or in an array of another length"
-                : "repair the example or remove it from the data set";
+        String remedy = switch (cause) {
+            case IndexOutOfBoundsException _ -> "this index is one of the data set's, whose size() is " + size
+                    + ": the error is in Dataset.write, for example in its size or in an array of another length";
+            case OutOfMemoryError _ -> MEMORY;
+            case StackOverflowError _ -> "make the recursion in Dataset.write less deep, or raise -Xss";
+            case LinkageError _ -> "check that Dataset.write finds its classes and native libraries, in the versions "
+                    + "that it was compiled against";
+            case InterruptedException _ -> "the thread was interrupted while it read the example";
+            default -> "repair the example or remove it from the data set";
+        };
         return new LoadException("Dataset.write failed for example " + index + " in epoch " + (epoch + 1) + ": " + cause
                 + "; " + remedy, index, cause);
     }
 
     static LoadException ofBatch(int batch, int epoch, String step, Throwable cause) {
         return new LoadException("batch " + (batch + 1) + " of epoch " + (epoch + 1) + " cannot be " + step + ": "
-                + cause, -1, cause);
+                + cause + (cause instanceof OutOfMemoryError ? "; " + MEMORY : ""), -1, cause);
     }
 
     static LoadException ofClosed(@Nullable Throwable cause) {

@@ -36,6 +36,7 @@ final class LoaderWorker implements Runnable {
             try {
                 long available = published.waitFor(next);
                 while (next <= available) {
+                    published.checkAlert();
                     if (next % workers == number) {
                         fill(dataset, ring.get(next), example);
                     }
@@ -57,13 +58,19 @@ final class LoaderWorker implements Runnable {
             return;
         }
         for (int i = 0; i < batch.size(); i++) {
-            int index = batch.index(i);
-            example.moveTo(batch, i);
+            if (batch.discarded) {
+                batch.failure = LoadException.ofClosed(null);
+                return;
+            }
+            int index = -1;
             try {
+                index = batch.index(i);
+                example.moveTo(batch, i);
                 example.pad(dataset, index);
                 example.fill(dataset, index);
             } catch (Throwable e) {
-                batch.failure = LoadException.ofExample(index, dataset.size(), batch.epoch(), e);
+                batch.failure = index < 0 ? LoadException.ofBatch(batch.number(), batch.epoch(), "prepared", e)
+                        : LoadException.ofExample(index, batch.total(), batch.epoch(), e);
                 return;
             }
         }
