@@ -88,7 +88,10 @@ final class KeptForms {
         return false;
     }
 
-    /** Returns the form for the caller to close, or {@code null} while another thread makes it. */
+    /**
+     * Returns the form for the caller to close, or {@code null} while another thread makes it, or if there is no memory
+     * for it.
+     */
     @Nullable Form use(Form.Key key, int version, long bytes, Form.Writer writer) {
         Form found = find(key, version);
         Entry made = found == null ? ask(key, version, true) : null;
@@ -137,11 +140,16 @@ final class KeptForms {
         return makes ? found : null;
     }
 
-    private Form make(Entry entry, int version, long bytes, Form.Writer writer) {
+    private @Nullable Form make(Entry entry, int version, long bytes, Form.Writer writer) {
         Form form = null;
         try {
             form = Form.of(allocator, bytes, writer);
             return form;
+        } catch (TensorException e) {
+            if (e.problem() != TensorException.Problem.MEMORY) {
+                throw e;
+            }
+            return null; // The elements are read where they lie.
         } finally {
             synchronized (this) {
                 entry.making = false;

@@ -224,8 +224,8 @@ public final class Storage {
      * @param key identifies the form
      * @param bytes size of the form
      * @param writer writes the form from the elements
-     * @return the form, or {@code null} while another thread makes it and for memory that can change without a new
-     *     {@link #version}
+     * @return the form, or {@code null} while another thread makes it, if there is no memory for it, and for memory
+     *     that can change without a new {@link #version}
      */
     public @Nullable Form form(Form.Key key, long bytes, Form.Writer writer) {
         KeptForms kept = forms();

@@ -117,7 +117,8 @@ public final class DataLoader implements AutoCloseable {
 
     /**
      * Sets the share of the data that this process reads. It takes effect at the next call of {@link #epoch}, even
-     * within an epoch. Threads and memory are kept.
+     * within an epoch. Threads and memory are kept. A {@link dev.starling.nn.train.Trainer} sets this to the share of
+     * its strategy while it runs, and restores it.
      */
     public DataLoader share(Share newShare) {
         share = newShare;

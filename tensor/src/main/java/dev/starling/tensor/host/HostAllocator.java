@@ -12,7 +12,6 @@ import java.util.List;
 import java.util.NavigableMap;
 import java.util.Objects;
 import java.util.concurrent.ConcurrentSkipListMap;
-import java.util.concurrent.atomic.AtomicLong;
 
 /** Caching allocator of off-heap memory; each request to the system has an arena of its own. */
 public final class HostAllocator implements Allocator {
@@ -22,8 +21,9 @@ public final class HostAllocator implements Allocator {
     private static final CachingAllocator.Sizes SIZES =
             new CachingAllocator.Sizes(ALIGNMENT, 4, ALIGNMENT, SLAB, LargePages.BYTES);
     /**
-     * The system grants more memory than it has and kills the process that then uses it, so requests are refused that
-     * would exceed its memory. Up to this sum they are not checked, since the question takes the JVM some time.
+     * The system grants more memory than it has and kills the process that then uses it, so this allocator refuses a
+     * request by which tensors, heap and JVM would exceed its memory. Up to this sum it does not ask, since the JVM
+     * takes some time to answer.
      */
     private static final long CHECKED_BYTES = 1L << 28;
     /** Roughly what the JVM uses beside its heap. */
@@ -36,7 +36,8 @@ public final class HostAllocator implements Allocator {
     private static final class Arenas implements MemorySource {
         /** By the address of the memory. */
         private final NavigableMap<Long, Region> regions = new ConcurrentSkipListMap<>();
-        private final AtomicLong used = new AtomicLong();
+        /** Bytes of all regions; guarded by the cache's lock. */
+        private long used;
         /** Arenas to close, at the next {@link #free} if a system call of another thread still uses a segment. */
         private final List<Arena> freed = new ArrayList<>();
 
@@ -47,10 +48,9 @@ public final class HostAllocator implements Allocator {
 
         @Override
         public long allocate(long bytes) {
-            long sum = used.addAndGet(bytes);
+            long sum = used + bytes;
             if (sum > CHECKED_BYTES
                     && sum > PhysicalMemory.BYTES - Runtime.getRuntime().totalMemory() - JVM_BYTES) {
-                used.addAndGet(-bytes);
                 return 0;
             }
             Arena arena = Arena.ofShared();
@@ -58,9 +58,9 @@ public final class HostAllocator implements Allocator {
                 long address = LargePages.suits(bytes) ? LargePages.allocate(arena, bytes)
                         : arena.allocate(bytes, ALIGNMENT).address();
                 regions.put(address, new Region(arena, bytes));
+                used += bytes;
                 return address;
             } catch (OutOfMemoryError e) {
-                used.addAndGet(-bytes);
                 arena.close();
                 return 0;
             }
@@ -69,7 +69,7 @@ public final class HostAllocator implements Allocator {
         @Override
         public void free(long address) {
             Region region = Objects.requireNonNull(regions.remove(address));
-            used.addAndGet(-region.bytes);
+            used -= region.bytes;
             freed.add(region.arena);
             freed.removeIf(Arenas::tryClose);
         }

@@ -42,7 +42,10 @@ public final class Gemm implements AutoCloseable {
     private static final int CROWDED_COLUMNS = TileCode.BITS == 512 ? 1024 : 512;
     /** With AVX-512, more elements of B do not stay in the second-level cache beside those of A and C. */
     private static final long MAX_IN_PLACE = TileCode.BITS == 512 ? MAX_RIGHT / 2 : Long.MAX_VALUE;
-    /** Fewer rows have fewer sums than the processor adds at a time; they share the rows of a whole tile. */
+    /**
+     * Fewer remaining rows have fewer sums than the processor adds at a time; with AVX2, they and the rows of the last
+     * whole tile are divided into two tiles.
+     */
     private static final int FEW_ROWS = 4;
     /** Rows of A for which it pays to copy rows of B. */
     private static final int MIN_ROWS = 2 * TileCode.ROWS;
@@ -112,7 +115,8 @@ public final class Gemm implements AutoCloseable {
 
     /** Returns whether a packed B makes products faster, and has at most twice its size. */
     public static boolean packs(long n, long rowStride, long columnStride) {
-        return columnStride != 1 ? 2 * n >= COLUMNS : rowStride % CROWDED_RIGHT == 0 && n % COLUMNS == 0;
+        return columnStride != 1 ? 2 * n >= COLUMNS
+                : TileCode.BITS == 256 && rowStride % CROWDED_RIGHT == 0 && n % COLUMNS == 0;
     }
 
     /** Lends an idle object, preferably the one that this thread used last, or a new one. */
@@ -346,7 +350,7 @@ public final class Gemm implements AutoCloseable {
         long whole = rows / TileCode.ROWS;
         int last = (int) (rows - whole * TileCode.ROWS);
         int next = 0;
-        if (last > 0 && last < FEW_ROWS && whole > 0) {
+        if (TileCode.BITS == 256 && last > 0 && last < FEW_ROWS && whole > 0) {
             whole--;
             next = (TileCode.ROWS + last + 1) / 2;
             last = TileCode.ROWS + last - next;

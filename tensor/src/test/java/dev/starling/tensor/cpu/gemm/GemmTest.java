@@ -228,12 +228,12 @@ class GemmTest {
     /** Rows that would displace each other from the cache are packed if they consist of whole panels. */
     @Test
     void packingRowsThatAreCrowdedChangesNoBits() {
+        assumeTrue(Gemm.packs(Gemm.COLUMNS, 512, 1), "rows are packed with AVX2 only");
         Random random = new Random(17);
         for (long n = Gemm.COLUMNS; n <= 8 * Gemm.COLUMNS; n += Gemm.COLUMNS) {
             try (Arena arena = Arena.ofConfined()) {
                 long k = 1 + random.nextInt(900);
                 Product product = new Product(arena, random, 40, n, k, new long[] {k, 1}, new long[] {512, 1});
-                assertThat(Gemm.packs(n, 512, 1)).isTrue();
                 float[] plain = product.result(arena, 40, n, false);
                 assertThat(product.result(arena, 40, n, true)).as(product.toString()).isEqualTo(plain);
             }
