@@ -2,7 +2,6 @@ package dev.starling.transport.aeron;
 
 import dev.starling.transport.TransportException;
 import dev.starling.transport.spi.WireConfig;
-import io.aeron.CommonContext;
 import io.aeron.driver.MediaDriver;
 import io.aeron.driver.ReceiveChannelEndpointSupplier;
 import io.aeron.driver.ThreadingMode;
@@ -76,8 +75,7 @@ public final class AeronDriver implements AutoCloseable {
      */
     static AeronDriver start(@Nullable WireDirectory own, Path directory, int threads, long livenessNs,
             long imageLivenessNs, ReceiveChannelEndpointSupplier sockets) {
-        if (own == null && CommonContext.isDriverActive(directory.toFile(), TimeUnit.NANOSECONDS.toMillis(livenessNs),
-                ignored -> { })) {
+        if (own == null && DriverClock.of(directory, TimeUnit.NANOSECONDS.toMillis(livenessNs)) != null) {
             throw new TransportException(TransportException.Problem.IN_USE, "a media driver already runs in "
                     + directory,
                     "use that driver or choose another directory");
@@ -123,6 +121,7 @@ public final class AeronDriver implements AutoCloseable {
                 .lowStorageWarningThreshold(0)
                 .counterValuesBufferLength(COUNTERS_BYTES)
                 .errorBufferLength(ERRORS_BYTES)
+                .epochClock(DriverClock.STEADY)
                 .timerIntervalNs(TIMER_NS)
                 .statusMessageTimeoutNs(STATUS_NS)
                 .clientLivenessTimeoutNs(livenessNs)

@@ -5,7 +5,6 @@ import dev.starling.transport.TransportException.Problem;
 import dev.starling.transport.spi.Link;
 import dev.starling.transport.spi.Wire;
 import io.aeron.Aeron;
-import io.aeron.CommonContext;
 import io.aeron.ErrorCode;
 import io.aeron.ExclusivePublication;
 import io.aeron.Publication;
@@ -25,7 +24,6 @@ import org.jspecify.annotations.Nullable;
 final class AeronLink implements Link {
     /** Interval at which to look for a peer that is not there yet. */
     private static final long LOOKUP_NS = TimeUnit.MILLISECONDS.toNanos(20);
-    private static final long DRIVER_TIMEOUT_MS = TimeUnit.HOURS.toMillis(1);
 
     private final AeronWire wire;
     private final String endpoint;
@@ -175,10 +173,6 @@ final class AeronLink implements Link {
         Aeron candidate = wire.client();
         if (!found.driver().equals(Path.of(candidate.context().aeronDirectoryName()))) {
             try {
-                if (!Uninterrupted.call(() -> CommonContext.isDriverActive(found.driver().toFile(), DRIVER_TIMEOUT_MS,
-                        ignored -> { }))) {
-                    return;
-                }
                 candidate = Uninterrupted.call(() -> wire.connect(found.driver(), null, System::nanoTime));
             } catch (AeronException e) {
                 AeronWire.LOG.log(Level.DEBUG, "{0} is starting or stopping: {1}", endpoint, e.getMessage());

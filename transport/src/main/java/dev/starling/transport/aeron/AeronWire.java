@@ -11,7 +11,6 @@ import dev.starling.transport.spi.WireConfig;
 import io.aeron.Aeron;
 import io.aeron.AeronCounters;
 import io.aeron.CncFileDescriptor;
-import io.aeron.CommonContext;
 import io.aeron.Image;
 import io.aeron.Subscription;
 import io.aeron.exceptions.AeronException;
@@ -37,6 +36,7 @@ import org.agrona.LangUtil;
 import org.agrona.collections.IntHashSet;
 import org.agrona.collections.LongArrayList;
 import org.agrona.concurrent.AgentInvoker;
+import org.agrona.concurrent.EpochClock;
 import org.agrona.concurrent.NanoClock;
 import org.agrona.concurrent.status.CountersReader;
 import org.jspecify.annotations.Nullable;
@@ -143,7 +143,7 @@ final class AeronWire implements Wire {
             driver = AeronDriver.start(null, driverDirectory, settings.threads(), settings.livenessNs(),
                     settings.imageLivenessNs(), (channel, dispatcher, status, context) -> new Admission(channel,
                             dispatcher, status, context, settings, () -> maxLinks, () -> lastPolledNs, proofs));
-        } else if (!CommonContext.isDriverActive(driverDirectory.toFile(), TimeUnit.SECONDS.toMillis(10), s -> { })) {
+        } else if (DriverClock.of(driverDirectory, TimeUnit.SECONDS.toMillis(10)) == null) {
             throw new TransportException(Problem.UNAVAILABLE, "no media driver runs in " + driverDirectory,
                     "start one there (dev.starling.transport.aeron.AeronDriver), or omit the option driver");
         }
@@ -195,6 +195,10 @@ final class AeronWire implements Wire {
 
     /** Connects to the driver in a directory; {@code invoker} drives it if it is this wire's own. */
     Aeron connect(Path driverDirectory, @Nullable AgentInvoker invoker, NanoClock clock) {
+        EpochClock epoch = DriverClock.of(driverDirectory, DRIVER_TIMEOUT_MS);
+        if (epoch == null) {
+            throw new AeronException("no media driver runs in " + driverDirectory);
+        }
         Path present = driverDirectory.resolve(CncFileDescriptor.CNC_FILE);
         boolean[] connected = new boolean[1];
         Aeron opened = Aeron.connect(Uninterrupted.mapsTerms(new Aeron.Context())
@@ -207,7 +211,7 @@ final class AeronWire implements Wire {
                     if (!connected[0] && !Files.exists(present)) {
                         throw new AeronException("no media driver runs in " + driverDirectory);
                     }
-                    return System.currentTimeMillis();
+                    return epoch.time();
                 })
                 .driverTimeoutMs(DRIVER_TIMEOUT_MS)
                 .closeLingerDurationNs(0)

@@ -35,7 +35,7 @@ class ReservedLogsTest {
                     .performStorageChecks(false).threadingMode(ThreadingMode.SHARED);
             try (MediaDriver driver = MediaDriver.launch(context);
                     Aeron client = Aeron.connect(new Aeron.Context().aeronDirectoryName(driver.aeronDirectoryName())
-                            .errorHandler(e -> { }))) {
+                            .epochClock(DriverClock.STEADY).errorHandler(e -> { }))) {
                 List<ExclusivePublication> opened = new ArrayList<>();
                 for (int i = 0; i < 2; i++) {
                     assertThatThrownBy(() -> {
