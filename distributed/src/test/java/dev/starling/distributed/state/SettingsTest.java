@@ -119,8 +119,10 @@ class SettingsTest {
                         return e;
                     }
                 });
-        assertThat(failures).allSatisfy(each -> assertThat(each)
-                .hasMessageContaining("the settings of the ranks differ: strategy is "));
+        // A rank that gossips waits for no other, and may have trained to the end before the last one begins.
+        assertThat(failures).filteredOn(each -> each != null || kind != Kind.GOSSIP).isNotEmpty()
+                .allSatisfy(each -> assertThat(each)
+                        .hasMessageContaining("the settings of the ranks differ: strategy is "));
     }
 
     /** A process may use one strategy after another in a group, although others have yet to begin the next one. */
