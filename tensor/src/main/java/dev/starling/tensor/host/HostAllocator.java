@@ -48,9 +48,8 @@ public final class HostAllocator implements Allocator {
 
         @Override
         public long allocate(long bytes) {
-            long sum = used + bytes;
-            if (sum > CHECKED_BYTES
-                    && sum > PhysicalMemory.BYTES - Runtime.getRuntime().totalMemory() - JVM_BYTES) {
+            if (bytes > CHECKED_BYTES - used
+                    && bytes > PhysicalMemory.BYTES - Runtime.getRuntime().totalMemory() - JVM_BYTES - used) {
                 return 0;
             }
             Arena arena = Arena.ofShared();
