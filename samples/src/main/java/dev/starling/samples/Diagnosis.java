@@ -14,8 +14,11 @@ import java.util.concurrent.TimeoutException;
 final class Diagnosis {
     private final List<Check> checks = new ArrayList<>();
 
+    /** How long unfinished checks have, once all is reported, to delete the files that they have made. */
+    private static final Duration CLEAN_UP = Duration.ofSeconds(2);
+
     private record Check(String subject, Duration timeout, String remedy, long startNs,
-            FutureTask<List<Finding>> task) {
+            FutureTask<List<Finding>> task, Thread thread) {
     }
 
     /**
@@ -25,8 +28,20 @@ final class Diagnosis {
      */
     void start(String subject, Duration timeout, String remedy, Callable<List<Finding>> check) {
         FutureTask<List<Finding>> task = new FutureTask<>(check);
-        checks.add(new Check(subject, timeout, remedy, System.nanoTime(), task));
-        Thread.ofPlatform().daemon().name("starling-doctor-" + subject).start(task);
+        Thread thread = Thread.ofPlatform().daemon().name("starling-doctor-" + subject).unstarted(task);
+        checks.add(new Check(subject, timeout, remedy, System.nanoTime(), task, thread));
+        thread.start();
+    }
+
+    /** Waits a moment for checks that did not finish in time: a process that ends in their midst leaves files. */
+    void finish() throws InterruptedException {
+        long end = System.nanoTime() + CLEAN_UP.toNanos();
+        for (Check check : checks) {
+            long leftNs = end - System.nanoTime();
+            if (leftNs > 0) {
+                check.thread.join(Duration.ofNanos(leftNs));
+            }
+        }
     }
 
     /**

@@ -25,7 +25,7 @@ public final class Doctor implements Callable<Integer> {
     private static final Duration DEVICE_TIMEOUT = Duration.ofSeconds(5);
     /** Unpacking and loading native libraries may take long, too. */
     private static final Duration LIBRARY_TIMEOUT = Duration.ofSeconds(20);
-    private static final Duration NETWORK_TIMEOUT = Duration.ofSeconds(2);
+    private static final Duration NETWORK_TIMEOUT = Duration.ofSeconds(5);
 
     @Option(names = "--json", description = "Print one JSON object instead of lines.")
     private boolean json;
@@ -36,7 +36,7 @@ public final class Doctor implements Callable<Integer> {
     private final List<Finding> findings = new ArrayList<>();
 
     @Override
-    public Integer call() {
+    public Integer call() throws InterruptedException {
         Diagnosis diagnosis = new Diagnosis();
         diagnosis.start("Devices", DEVICE_TIMEOUT, "run doctor again when the machine is less busy", Doctor::devices);
         diagnosis.start("Libraries", LIBRARY_TIMEOUT, "run doctor again when the machine is less busy",
@@ -49,6 +49,8 @@ public final class Doctor implements Callable<Integer> {
         if (json) {
             spec.commandLine().getOut().println(asJson());
         }
+        spec.commandLine().getOut().flush();
+        diagnosis.finish();
         return findings.stream().anyMatch(f -> f.verdict() == Verdict.MISSING) ? 1 : 0;
     }
 

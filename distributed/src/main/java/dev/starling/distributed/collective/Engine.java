@@ -37,7 +37,13 @@ public final class Engine implements Task.Runner, AutoCloseable {
     private static final long LINE = 64;
 
     /** Stands for any other thread when memory's accessibility is checked. */
-    private static final Thread OTHER_THREAD = Thread.ofPlatform().unstarted(() -> { });
+    private static final Thread OTHER_THREAD = Thread.ofPlatform().inheritInheritableThreadLocals(false)
+            .unstarted(() -> { });
+
+    static {
+        // Otherwise this class would keep the class loader of the application that first used a group.
+        OTHER_THREAD.setContextClassLoader(null);
+    }
 
     private final Fabric fabric;
     private final Driver driver;

@@ -5,23 +5,32 @@ import java.lang.management.ManagementFactory;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /** The command that started this Java program, for starting it again. */
 final class JavaCommand {
+    /** Variables from which a JVM takes flags; those of this JVM are in the command. */
+    static final List<String> VARIABLES = List.of("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS");
+    /** Flags that name a port or a file of one process: debuggers, remote management, archives of classes. */
+    private static final Pattern OF_ONE_PROCESS = Pattern.compile("-agentlib:jdwp.*|-Xrunjdwp.*"
+            + "|-agentpath:[^=]*jdwp.*|-Dcom\\.sun\\.management\\.jmxremote\\.(rmi\\.)?port=.*"
+            + "|-XX:(AOTCacheOutput|AOTConfiguration|AOTMode|ArchiveClassesAtExit)=.*");
+
     private JavaCommand() {
+    }
+
+    /** Returns whether another process may have a flag, too. */
+    static boolean isShared(String flag) {
+        return !OF_ONE_PROCESS.matcher(flag).matches();
     }
 
     /** Returns this JVM's command, flags and class path, without the main class. */
     private static List<String> flags() {
         List<String> command = new ArrayList<>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
-        for (String flag : ManagementFactory.getRuntimeMXBean().getInputArguments()) {
-            // Two processes cannot be debugged on one port.
-            if (!flag.startsWith("-agentlib:jdwp") && !flag.startsWith("-Xrunjdwp")) {
-                command.add(flag);
-            }
-        }
+        ManagementFactory.getRuntimeMXBean().getInputArguments().stream().filter(JavaCommand::isShared)
+                .forEach(command::add);
         add(command, "--module-path", System.getProperty("jdk.module.path"));
         add(command, "-cp", System.getProperty("java.class.path"));
         return command;

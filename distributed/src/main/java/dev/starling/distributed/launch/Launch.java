@@ -284,6 +284,9 @@ public final class Launch implements AutoCloseable {
     private void variables(int rank, Map<String, String> variables) {
         variables.keySet().removeAll(List.of(LaunchedProcess.SECRET, LaunchedProcess.COORDINATOR,
                 LaunchedProcess.ROLE));
+        if (launcher.thisJvm) {
+            variables.keySet().removeAll(JavaCommand.VARIABLES);
+        }
         variables.put(LaunchedProcess.RANK, Integer.toString(rank));
         variables.put(LaunchedProcess.WORLD, Integer.toString(launcher.processes));
         variables.put(LaunchedProcess.LOCAL_WORLD, Integer.toString(launcher.processes));

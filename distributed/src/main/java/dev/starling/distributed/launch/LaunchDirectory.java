@@ -46,7 +46,13 @@ final class LaunchDirectory implements AutoCloseable {
         if (named == null || named.isBlank()) {
             boolean fits = Files.isWritable(memory)
                     && Files.getFileStore(memory).getUsableSpace() >= roomBytes(processes);
-            return in(fits ? memory : Path.of(System.getProperty("java.io.tmpdir")));
+            Path parent = fits ? memory : Path.of(System.getProperty("java.io.tmpdir"));
+            try {
+                return in(parent);
+            } catch (IOException e) {
+                throw new IOException("cannot create a directory in " + parent + ": " + e + "; name another directory in "
+                        + LaunchedProcess.DIRECTORY, e);
+            }
         }
         try {
             return in(Files.createDirectories(Path.of(named).toAbsolutePath()));

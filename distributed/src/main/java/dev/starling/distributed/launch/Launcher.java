@@ -40,6 +40,8 @@ public final class Launcher implements Cloneable {
     private static final List<Path> SESSION_TOOLS = List.of(Path.of("/usr/bin/setsid"), Path.of("/bin/setsid"));
 
     final List<String> command;
+    /** Whether the command has all flags of this JVM. */
+    final boolean thisJvm;
     int processes = 1;
     int servers;
     int restarts;
@@ -73,8 +75,9 @@ public final class Launcher implements Cloneable {
         FIRST_RANK
     }
 
-    private Launcher(List<String> command) {
+    private Launcher(List<String> command, boolean thisJvm) {
         require(!command.isEmpty(), "the command must not be empty");
+        this.thisJvm = thisJvm;
         this.command = List.copyOf(command);
     }
 
@@ -97,12 +100,12 @@ public final class Launcher implements Cloneable {
 
     /** Launches a command, which is looked up on the PATH. */
     public static Launcher of(List<String> command) {
-        return new Launcher(command);
+        return new Launcher(command, false);
     }
 
     /** Launches a Java program with this JVM's java command, flags, module path and class path. */
     public static Launcher ofJava(Class<?> main, String... arguments) {
-        return new Launcher(JavaCommand.of(main, List.of(arguments)));
+        return new Launcher(JavaCommand.of(main, List.of(arguments)), true);
     }
 
     /**
@@ -110,7 +113,7 @@ public final class Launcher implements Cloneable {
      * its role.
      */
     public static Launcher ofThisProgram(String... arguments) {
-        return new Launcher(JavaCommand.ofThisProgram(List.of(arguments)));
+        return new Launcher(JavaCommand.ofThisProgram(List.of(arguments)), true);
     }
 
     /** Returns a prefix that runs a command in a session of its own, or an empty list. */

@@ -52,6 +52,19 @@ class LaunchDirectoryTest {
     }
 
     @Test
+    void namesTheRemedyForATemporaryDirectoryThatIsMissing() {
+        String temporary = System.getProperty("java.io.tmpdir");
+        System.setProperty("java.io.tmpdir", directory.resolve("absent").toString());
+        try {
+            assertThatThrownBy(() -> LaunchDirectory.make(null, directory.resolve("absent"), 1))
+                    .isInstanceOf(IOException.class).hasMessageContaining(directory.resolve("absent").toString())
+                    .hasMessageContaining(LaunchedProcess.DIRECTORY);
+        } finally {
+            System.setProperty("java.io.tmpdir", temporary);
+        }
+    }
+
+    @Test
     void createsADirectoryWhereConfigured() throws IOException {
         Path named = directory.resolve("a/b");
         try (LaunchDirectory made = LaunchDirectory.make(named.toString(), TOO_MANY)) {

@@ -378,6 +378,22 @@ class LauncherTest {
         assertThat(failure(shell(script).processes(2).servers(1)).status()).isEqualTo(5);
     }
 
+    /** A second process with one of these would fail at the port, or write the first one's file. */
+    @ParameterizedTest
+    @ValueSource(strings = {"-agentlib:jdwp=transport=dt_socket,address=9", "-Xrunjdwp:server=y",
+        "-agentpath:/opt/libjdwp.so=server=y", "-Dcom.sun.management.jmxremote.port=9",
+        "-Dcom.sun.management.jmxremote.rmi.port=9", "-XX:AOTCacheOutput=app.aot", "-XX:ArchiveClassesAtExit=app.jsa"})
+    void passesNoFlagOfOneProcess(String flag) {
+        assertThat(JavaCommand.isShared(flag)).isFalse();
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"-Xmx1g", "-XX:AOTCache=app.aot", "-Dcom.sun.management.jmxremote.ssl=false",
+        "-agentpath:/opt/profiler.so=jdwp", "-XX:+UseSerialGC"})
+    void passesOtherFlags(String flag) {
+        assertThat(JavaCommand.isShared(flag)).isTrue();
+    }
+
     @Test
     void startsTheSameProgramAgain() {
         String command = System.getProperty("sun.java.command");

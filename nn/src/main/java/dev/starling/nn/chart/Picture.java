@@ -50,7 +50,19 @@ public final class Picture {
         }
     }
 
+    /** When the JDK first draws text, it clears the thread's interrupt. */
     private static byte[] png(int width, int height, Consumer<Canvas> drawing) throws IOException {
+        boolean interrupted = Thread.interrupted();
+        try {
+            return encoded(width, height, drawing);
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
+    private static byte[] encoded(int width, int height, Consumer<Canvas> drawing) throws IOException {
         Canvas.Image image = new Canvas.Image(width, height);
         drawing.accept(image);
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();

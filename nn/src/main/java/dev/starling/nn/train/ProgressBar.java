@@ -67,8 +67,13 @@ public final class ProgressBar implements TrainingListener {
         }
         if (status != null) {
             // Ctrl-C ends the JVM in the middle of the run. The shell's prompt then needs a line of its own.
-            shutdownHook = new Thread(status::leave, "starling-progress-end");
-            Runtime.getRuntime().addShutdownHook(shutdownHook);
+            Thread hook = new Thread(status::leave, "starling-progress-end");
+            try {
+                Runtime.getRuntime().addShutdownHook(hook);
+                shutdownHook = hook;
+            } catch (IllegalStateException e) {
+                shutdownHook = null; // The JVM ends already; this run is part of its end.
+            }
         }
     }
 

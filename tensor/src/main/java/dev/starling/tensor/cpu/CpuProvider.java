@@ -5,8 +5,10 @@ import dev.starling.tensor.cpu.onednn.OneDnn;
 import dev.starling.tensor.cpu.x86.MachineCode;
 import dev.starling.tensor.spi.Backend;
 import dev.starling.tensor.spi.BackendProvider;
+import dev.starling.tensor.spi.Library;
 import dev.starling.tensor.spi.Probe;
 import dev.starling.tensor.spi.VectorApi;
+import java.util.List;
 
 /** Provides the CPU, which is always present. */
 public final class CpuProvider implements BackendProvider {
@@ -18,8 +20,13 @@ public final class CpuProvider implements BackendProvider {
     @Override
     public Probe probe() {
         return new Probe.Ready(1, Runtime.getRuntime().availableProcessors() + " processors, "
-                + System.getProperty("os.arch") + ", " + MachineCode.description() + ", " + OneDnn.description()
-                + (OneDnn.available() ? "" : ": " + OneDnn.remedy()));
+                + System.getProperty("os.arch") + ", " + MachineCode.description() + ", "
+                + (OneDnn.available() ? OneDnn.description() : "without oneDNN"));
+    }
+
+    @Override
+    public List<Library> libraries() {
+        return OneDnn.available() ? List.of() : List.of(new Library("oneDNN", OneDnn.description(), OneDnn.remedy()));
     }
 
     @Override

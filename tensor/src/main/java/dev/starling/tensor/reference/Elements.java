@@ -100,6 +100,15 @@ final class Elements {
         HostMemory.putLong(dtype, at(i), value);
     }
 
+    /** Returns all elements, of which there may be as many as an array can have. */
+    double[] getAll() {
+        double[] values = new double[Math.toIntExact(count())];
+        for (int i = 0; i < values.length; i++) {
+            values[i] = get(i);
+        }
+        return values;
+    }
+
     /** Sets all elements, converting as {@code Cast} does. */
     void setAll(double[] values) {
         for (int i = 0; i < values.length; i++) {

@@ -31,6 +31,8 @@ import org.openucx.jucx.ucp.UcpConstants;
  */
 public final class UcxWireProvider implements WireProvider {
     private static final String REMEDY = "install UCX 1.13 or newer, for example with: apt-get install libucx0";
+    private static final String NOEXEC = "name a directory whose file system is not mounted with noexec, for example: "
+            + "-Djava.io.tmpdir=/var/tmp";
 
     /** Creates the provider; the service loader calls this. */
     public UcxWireProvider() { }
@@ -56,9 +58,10 @@ public final class UcxWireProvider implements WireProvider {
             deleteExtracted();
             return flag;
         } catch (LinkageError e) {
-            String reason = e.getMessage();
-            return new Availability.Missing("UCX's native library cannot be loaded: "
-                    + (reason == null ? e.getClass().getSimpleName() : reason.lines().findFirst().orElse("")), REMEDY);
+            String message = e.getMessage();
+            String reason = message == null ? e.getClass().getSimpleName() : message.lines().findFirst().orElse("");
+            return new Availability.Missing("UCX's native library cannot be loaded: " + reason,
+                    reason.contains("failed to map segment") ? NOEXEC : REMEDY);
         }
     }
 
