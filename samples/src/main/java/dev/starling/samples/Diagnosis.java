@@ -1,5 +1,6 @@
 package dev.starling.samples;
 
+import dev.starling.errors.ThreadException;
 import dev.starling.samples.Finding.Verdict;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -26,7 +27,7 @@ final class Diagnosis {
     void start(String subject, Duration timeout, String remedy, Callable<List<Finding>> check) {
         FutureTask<List<Finding>> task = new FutureTask<>(check);
         checks.add(new Check(subject, timeout, remedy, System.nanoTime(), task));
-        Thread.ofPlatform().daemon().name("starling-doctor-" + subject).start(task);
+        ThreadException.start(Thread.ofPlatform().daemon().name("starling-doctor-" + subject).unstarted(task));
     }
 
     /**

@@ -1,5 +1,6 @@
 package dev.starling.tensor.cpu.onednn;
 
+import dev.starling.errors.ThreadException;
 import java.io.File;
 import java.io.IOException;
 import java.lang.foreign.Arena;
@@ -15,28 +16,28 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import org.bytedeco.javacpp.Loader;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Availability of oneDNN in this process. The first query looks for the library, once; nothing is downloaded. The
- * library is extracted from the {@code org.bytedeco:dnnl} jar of this platform into JavaCPP's cache directory.
+ * Availability of oneDNN in this process. The first query looks for the library; nothing is downloaded. The library is
+ * extracted from the {@code org.bytedeco:dnnl} jar of this platform into JavaCPP's cache directory.
  */
 public final class OneDnn {
+    private static final Library LIBRARY = new Library(() -> NewThread.run("onednn-load", OneDnn::load), 1_000_000_000);
+
     private OneDnn() { }
 
     /** Returns whether the library was loaded. */
     public static boolean available() {
-        return Loaded.LOOKUP != null;
+        return LIBRARY.lookup() != null;
     }
 
     /** Returns one line: version and instruction set if the library is available, else the reason why it is not. */
     public static String description() {
-        if (Loaded.REASON != null) {
-            return Loaded.REASON;
-        }
-        return "oneDNN " + Dnnl.version() + ", " + isa();
+        return available() ? "oneDNN " + Dnnl.version() + ", " + isa() : LIBRARY.reason;
     }
 
     /** Returns how to make a missing library available. */
@@ -91,7 +92,7 @@ public final class OneDnn {
     }
 
     static SymbolLookup symbols() {
-        return Objects.requireNonNull(Loaded.LOOKUP, Loaded.REASON);
+        return Objects.requireNonNull(LIBRARY.lookup(), LIBRARY.reason);
     }
 
     /**
@@ -180,22 +181,53 @@ public final class OneDnn {
         }
     }
 
-    private static final class Loaded {
-        private static final @Nullable SymbolLookup LOOKUP;
-        private static final @Nullable String REASON;
+    /**
+     * The library, which is looked for at its first use, and again at later ones while the system refuses the thread
+     * that loads it.
+     */
+    static final class Library {
+        private final Callable<SymbolLookup> loader;
+        private final long pauseNs;
+        private volatile @Nullable SymbolLookup lookup;
+        /** Why it is missing; empty if it is not. */
+        private volatile String reason = "";
+        private volatile boolean known;
+        private long lastTryNs;
 
-        static {
-            SymbolLookup lookup = null;
-            String reason = null;
-            try {
-                lookup = NewThread.run("onednn-load", OneDnn::load);
-            } catch (ExecutionException e) {
-                reason = "cannot load oneDNN: " + e.getCause();
-                System.getLogger(OneDnn.class.getName()).log(System.Logger.Level.WARNING,
-                    reason + "; matrix products and convolutions will be slow. Remedy: " + remedy());
+        /** Makes a library that has not been looked for; {@code pauseNs} is the time from one try to the next. */
+        Library(Callable<SymbolLookup> loader, long pauseNs) {
+            this.loader = loader;
+            this.pauseNs = pauseNs;
+        }
+
+        @Nullable SymbolLookup lookup() {
+            if (!known) {
+                look();
             }
-            LOOKUP = lookup;
-            REASON = reason;
+            return lookup;
+        }
+
+        private synchronized void look() {
+            if (known || !reason.isEmpty() && System.nanoTime() - lastTryNs < pauseNs) {
+                return;
+            }
+            try {
+                lookup = loader.call();
+                reason = "";
+                known = true;
+            } catch (ThreadException e) {
+                lastTryNs = System.nanoTime();
+                warn(e, "");
+            } catch (Exception e) {
+                warn(e instanceof ExecutionException ? e.getCause() : e, ". Remedy: " + remedy());
+                known = true;
+            }
+        }
+
+        private void warn(@Nullable Throwable cause, String remedy) {
+            reason = "cannot load oneDNN: " + cause;
+            System.getLogger(OneDnn.class.getName()).log(System.Logger.Level.WARNING,
+                reason + "; matrix products and convolutions will be slow" + remedy);
         }
     }
 }
