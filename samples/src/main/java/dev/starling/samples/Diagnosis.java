@@ -1,5 +1,6 @@
 package dev.starling.samples;
 
+import dev.starling.errors.ThreadException;
 import dev.starling.samples.Finding.Verdict;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -30,7 +31,7 @@ final class Diagnosis {
         FutureTask<List<Finding>> task = new FutureTask<>(check);
         Thread thread = Thread.ofPlatform().daemon().name("starling-doctor-" + subject).unstarted(task);
         checks.add(new Check(subject, timeout, remedy, System.nanoTime(), task, thread));
-        thread.start();
+        ThreadException.start(thread);
     }
 
     /** Waits a moment for checks that did not finish in time: a process that ends in their midst leaves files. */

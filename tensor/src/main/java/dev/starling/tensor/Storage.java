@@ -24,7 +24,6 @@ public final class Storage {
     static final String CLOSE = "close()";
     /** What {@link #closedBy} is after the end of the arena of a wrapped segment. */
     private static final String ARENA = "its segment's arena";
-    private static final Cleaner CLEANER = Cleaner.create();
     private static final VarHandle BLOCK = blockHandle();
 
     private final Device device;
@@ -315,7 +314,7 @@ public final class Storage {
         } else if (allocator != null && block != null && backstop == null) {
             backstop = new Backstop(this, allocator, block);
             backstop.forms = forms;
-            UnownedMemory.add(block.capacity(), CLEANER);
+            UnownedMemory.add(block.capacity());
         }
     }
 
@@ -415,7 +414,7 @@ public final class Storage {
         Backstop(Storage storage, Allocator allocator, Block block) {
             this.allocator = allocator;
             this.block = block;
-            registration = CLEANER.register(storage, this);
+            registration = UnownedMemory.cleaner().register(storage, this);
         }
 
         @Override

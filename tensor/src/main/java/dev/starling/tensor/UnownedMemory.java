@@ -1,11 +1,13 @@
 package dev.starling.tensor;
 
+import dev.starling.errors.ThreadException;
 import java.lang.ref.Cleaner;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Bounds the memory of tensors that no scope owns and that wait for the garbage collector. The collector sees only
@@ -25,6 +27,8 @@ final class UnownedMemory {
     private static final ReentrantLock COLLECTING = new ReentrantLock();
     /** The lowest level since the last collection. Threads may overwrite each other's value: the bound is soft. */
     private static volatile long floor;
+    /** {@code null} before its thread has started. */
+    private static volatile @Nullable Cleaner cleaner;
 
     private UnownedMemory() {
     }
@@ -39,11 +43,34 @@ final class UnownedMemory {
         return Math.max(MIN_STEP, level / 2);
     }
 
+    /**
+     * Returns the cleaner that frees such memory.
+     *
+     * @throws ThreadException if its thread cannot start; the next call tries again
+     */
+    static Cleaner cleaner() {
+        Cleaner present = cleaner;
+        return present == null ? startCleaner() : present;
+    }
+
+    private static synchronized Cleaner startCleaner() {
+        Cleaner present = cleaner;
+        if (present == null) {
+            try {
+                present = Cleaner.create();
+            } catch (OutOfMemoryError e) {
+                throw new ThreadException("of the cleaner of memory", e);
+            }
+            cleaner = present;
+        }
+        return present;
+    }
+
     /** Counts memory that no scope owns from now on. May collect garbage. */
-    static void add(long bytes, Cleaner cleaner) {
+    static void add(long bytes) {
         long level = floor;
         if (BYTES.addAndGet(bytes) > level + step(level)) {
-            collect(cleaner);
+            collect();
         }
     }
 
@@ -55,14 +82,14 @@ final class UnownedMemory {
         }
     }
 
-    private static void collect(Cleaner cleaner) {
+    private static void collect() {
         COLLECTING.lock();
         try {
             if (BYTES.get() <= floor + step(floor)) {
                 return; // another thread has collected meanwhile
             }
             CountDownLatch collected = new CountDownLatch(1);
-            cleaner.register(new Object(), collected::countDown);
+            cleaner().register(new Object(), collected::countDown);
             System.gc();
             if (awaitCleaner(collected)) {
                 long before;

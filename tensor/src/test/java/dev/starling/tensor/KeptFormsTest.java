@@ -12,9 +12,13 @@ import dev.starling.tensor.host.Parallel;
 import dev.starling.tensor.op.Convolution;
 import dev.starling.tensor.op.Update;
 import dev.starling.tensor.program.Program;
+import dev.starling.tensor.spi.Allocator;
+import dev.starling.tensor.spi.Block;
 import dev.starling.tensor.spi.Form;
+import dev.starling.tensor.spi.MemoryUse;
 import java.lang.foreign.Arena;
 import java.lang.foreign.ValueLayout;
+import java.lang.reflect.Field;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
@@ -180,6 +184,22 @@ class KeptFormsTest {
         assertEquals(40, made.get());
     }
 
+    @Test
+    void makesAFormOnceThereIsMemoryForIt() {
+        Shortage memory = new Shortage();
+        KeptForms forms = new KeptForms(memory);
+        assertNull(forms.use(KEY, 1, 4, to -> set(to, 4)));
+        assertNull(forms.use(KEY, 1, 4, to -> set(to, 4)));
+        assertEquals(2, memory.refused.get());
+        memory.isOver = true;
+        Form form = forms.use(KEY, 1, 4, to -> set(to, 4));
+        assertNotNull(form);
+        form.close();
+        assertNotNull(forms.find(KEY, 1));
+        form.close();
+        forms.close();
+    }
+
     /** Makes or finds the form of the first element; returns its address. */
     private static long form(Tensor w) {
         try (Form form = w.storage().form(KEY, 4, to -> set(to, at(w.address())))) {
@@ -301,6 +321,52 @@ class KeptFormsTest {
                 Tensor.apply(new Update.Assign(), flat, numbers.normal(flat.shape().dims()));
             }
             default -> w.segment().setAtIndex(ValueLayout.JAVA_FLOAT, 3, 42);
+        }
+    }
+
+    @Test
+    void computesWithoutFormsWhileThereIsNoMemoryForThem() throws Exception {
+        Generator numbers = Generator.seeded(6);
+        Field forms = Storage.class.getDeclaredField("forms");
+        forms.setAccessible(true);
+        Shortage memory = new Shortage();
+        for (Kernel kernel : kernels(numbers)) {
+            Tensor w = kernel.weight(numbers);
+            float[] expected = kernel.op.apply(w.copy()).toFloats();
+            forms.set(w.storage(), new KeptForms(memory));
+            for (int use = 0; use < 5; use++) {
+                assertArrayEquals(expected, kernel.op.apply(w).toFloats());
+            }
+        }
+        assertTrue(memory.refused.get() > 0);
+    }
+
+    /** Memory that is exhausted until it is over. */
+    private static final class Shortage implements Allocator {
+        private final AtomicInteger refused = new AtomicInteger();
+        private boolean isOver;
+
+        @Override
+        public Block allocate(long bytes) {
+            if (isOver) {
+                return Device.cpu().backend().memory().allocate(bytes);
+            }
+            refused.incrementAndGet();
+            throw new TensorException(TensorException.Problem.MEMORY, "allocate", List.of(), "expected", "none");
+        }
+
+        @Override
+        public void free(Block block) {
+            Device.cpu().backend().memory().free(block);
+        }
+
+        @Override
+        public void trim() {
+        }
+
+        @Override
+        public MemoryUse use() {
+            return Device.cpu().memory();
         }
     }
 

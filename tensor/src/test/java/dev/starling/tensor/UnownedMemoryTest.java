@@ -2,9 +2,17 @@ package dev.starling.tensor;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.starling.errors.ThreadException;
+import java.nio.file.Path;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Deque;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledOnOs;
+import org.junit.jupiter.api.condition.OS;
 
 class UnownedMemoryTest {
     private static Spec spec(long bytes) {
@@ -36,6 +44,56 @@ class UnownedMemoryTest {
         assertThat(kept).noneMatch(Tensor::isClosed);
         kept.forEach(Tensor::close);
         assertThat(UnownedMemory.bytes()).isLessThan(before + bytes);
+    }
+
+    /** Starts threads until the system refuses one, makes a tensor, ends a thread and makes another tensor. */
+    static final class Probe {
+        private Probe() {
+        }
+
+        public static void main(String[] arguments) throws InterruptedException {
+            Deque<Thread> started = new ArrayDeque<>();
+            try {
+                while (true) {
+                    Thread thread = Thread.ofPlatform().daemon().unstarted(() -> {
+                        while (!Thread.interrupted()) {
+                            LockSupport.park();
+                        }
+                    });
+                    thread.start();
+                    started.push(thread);
+                }
+            } catch (OutOfMemoryError e) {
+                System.out.println(started.size() + " threads");
+            }
+            try {
+                Tensor.ones(1);
+            } catch (ThreadException e) {
+                System.out.println(e.getMessage());
+            }
+            started.peek().interrupt();
+            started.peek().join();
+            System.out.println(Tensor.ones(1).item());
+        }
+    }
+
+    @Test
+    @EnabledOnOs(OS.LINUX)
+    void makesTensorsAgainAfterTheCleanersThreadCouldNotStart() throws Exception {
+        String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
+        // The stacks of threads exhaust the address space before anything else does.
+        Process process = new ProcessBuilder("sh", "-c", "ulimit -v 12000000; exec \"$@\"", "sh", java, "-Xss512m",
+            "-XX:+UseSerialGC", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=64m",
+            "-XX:CompressedClassSpaceSize=64m", "--enable-native-access=ALL-UNNAMED", "-cp",
+            System.getProperty("java.class.path"), Probe.class.getName()).redirectErrorStream(true).start();
+        try {
+            String output = new String(process.getInputStream().readAllBytes());
+            assertThat(process.waitFor(50, TimeUnit.SECONDS)).isTrue();
+            assertThat(output).contains("cannot start: unable to create native thread", "ulimit -u", "pids.max",
+                "\n1.0\n");
+        } finally {
+            process.destroyForcibly();
+        }
     }
 
     @Test

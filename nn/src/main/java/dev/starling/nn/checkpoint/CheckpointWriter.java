@@ -1,5 +1,6 @@
 package dev.starling.nn.checkpoint;
 
+import dev.starling.errors.ThreadException;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
@@ -81,7 +82,7 @@ public final class CheckpointWriter implements AutoCloseable {
             Checkpoint.prune(directory, keep, step);
             return manifest;
         });
-        Thread.ofPlatform().daemon().name("starling-checkpoint").start(write);
+        ThreadException.start(Thread.ofPlatform().daemon().name("starling-checkpoint").unstarted(write));
         writing = write;
     }
 

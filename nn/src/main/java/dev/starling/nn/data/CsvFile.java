@@ -7,6 +7,7 @@ import de.siegmar.fastcsv.reader.CsvRecordHandler;
 import de.siegmar.fastcsv.reader.FieldMismatchStrategy;
 import java.io.BufferedReader;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.Charset;
@@ -33,8 +34,10 @@ import org.jspecify.annotations.Nullable;
  * }</pre>
  */
 public final class CsvFile {
+    private static final String FILE = "a file of comma-separated values";
     private static final int MAX_FIELDS = 1 << 20;
     private static final int LONGEST_QUOTED = 60;
+    private static final byte[] GZIP = {0x1f, (byte) 0x8b};
     private static final char BYTE_ORDER_MARK = '\ufeff';
 
     private final Path path;
@@ -119,8 +122,12 @@ public final class CsvFile {
      */
     public Table read() {
         if (!Files.isRegularFile(path)) {
-            throw new DataException(path, "a file of comma-separated values", "no file", "check the path");
+            throw !Files.exists(path)
+                    ? new DataException(path, FILE, "no file", "check the path")
+                    : new DataException(path, FILE, "a directory, a pipe or a device", "name a file; write what a pipe "
+                    + "contains to one first");
         }
+        requireText();
         try (BufferedReader text = Files.newBufferedReader(path, charset)) {
             text.mark(1);
             if (text.read() != BYTE_ORDER_MARK) {
@@ -138,6 +145,17 @@ public final class CsvFile {
         } catch (IllegalArgumentException e) {
             throw new DataException(path, "different characters as separator and quote", "'" + separator + "' and '"
                     + quote + "'", "change one of them", e);
+        }
+    }
+
+    private void requireText() {
+        try (InputStream bytes = Files.newInputStream(path)) {
+            if (Arrays.equals(bytes.readNBytes(GZIP.length), GZIP)) {
+                throw new DataException(path, FILE, "data compressed by gzip", "decompress the file first, for example "
+                        + "with gunzip");
+            }
+        } catch (IOException e) {
+            throw unreadable(e);
         }
     }
 
@@ -185,8 +203,8 @@ public final class CsvFile {
         Set<String> seen = new HashSet<>();
         for (int i = 0; i < names.size(); i++) {
             if (!seen.add(names.get(i))) {
-                throw new DataException(path, "a name of its own for each column in line " + line, "\"" + names.get(i)
-                        + "\" again in column " + (i + 1), "rename the column");
+                throw new DataException(path, "a name of its own for each column in " + (line == 0 ? "header(..)"
+                        : "line " + line), "\"" + names.get(i) + "\" again in column " + (i + 1), "rename the column");
             }
         }
         for (String name : types.keySet()) {
@@ -208,7 +226,11 @@ public final class CsvFile {
             return unreadable(inner);
         }
         String found = e.getMessage() + (e.getCause() == null ? "" : ": " + e.getCause().getMessage());
-        return new DataException(path, "comma-separated values as RFC 4180 describes them", found,
+        // FastCSV has exceptions of one type; the messages on its limits contain "max" or "maximum".
+        return found.contains(" max") ? new DataException(path, "values of at most 2^24 characters, and lines of at "
+                + "most 2^26 characters and 2^20 values", found, "leave out what is longer, or close the quote of the "
+                + "value, which without it continues to the end of the file", e)
+                : new DataException(path, "comma-separated values as RFC 4180 describes them", found,
                 "double each quote inside a quoted value, and close the last one", e);
     }
 

@@ -6,6 +6,7 @@ import com.lmax.disruptor.Sequence;
 import com.lmax.disruptor.SequenceBarrier;
 import com.lmax.disruptor.TimeoutException;
 import dev.starling.errors.Durations;
+import dev.starling.errors.ThreadException;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.TensorException;
 import java.time.Duration;
@@ -72,10 +73,10 @@ public final class DataLoader implements AutoCloseable {
         // No thread starts before the last call of the data set, which may throw.
         try {
             for (Thread thread : threads) {
-                thread.start();
+                ThreadException.start(thread);
             }
-        } catch (OutOfMemoryError e) {
-            // The system permits no more threads; those that run would wait for batches for ever.
+        } catch (ThreadException e) {
+            // Those that run would wait for batches for ever.
             close();
             throw e;
         }

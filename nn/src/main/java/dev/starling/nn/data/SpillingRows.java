@@ -6,6 +6,7 @@ import java.io.UncheckedIOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
+import java.nio.channels.ClosedByInterruptException;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -43,8 +44,9 @@ public final class SpillingRows implements Dataset, AutoCloseable {
     private final Path directory;
     private final Arena arena = Arena.ofShared();
     private final List<MemorySegment> chunks = new ArrayList<>();
-    /** {@code null} while all rows are in memory. */
+    /** {@code null} while all rows are in memory; replaced if an interrupt has closed it. */
     private @Nullable FileChannel file;
+    private long fileBytes;
     private long spilledBytes;
     private int size;
 
@@ -91,7 +93,7 @@ public final class SpillingRows implements Dataset, AutoCloseable {
      * Adds a row. If the writer fails, the data set stays as it was.
      *
      * @throws E what the writer throws
-     * @throws UncheckedIOException if the file cannot be written; the disk may be full
+     * @throws UncheckedIOException if the file cannot be written: the disk may be full, or the thread was interrupted
      * @throws IllegalStateException if there are 2³¹ - 1 rows already
      */
     public <T, E extends Exception> void add(T row, Writer<? super T, E> writer) throws E {
@@ -116,20 +118,25 @@ public final class SpillingRows implements Dataset, AutoCloseable {
 
     private MemorySegment map(long bytes) {
         try {
-            if (file == null) {
+            if (file == null || !file.isOpen()) {
                 Path path = Files.createTempFile(directory, "starling-rows-", ".tmp");
                 file = FileChannel.open(path, StandardOpenOption.READ, StandardOpenOption.WRITE);
                 Files.delete(path);
+                fileBytes = 0;
             }
             // A full disk must be an exception here, not a fault of the JVM at a later write to mapped memory.
             ByteBuffer zeros = ByteBuffer.allocate((int) Math.min(bytes, ZEROS));
             for (long at = 0; at < bytes;) {
                 zeros.clear().limit((int) Math.min(zeros.capacity(), bytes - at));
-                at += file.write(zeros, spilledBytes + at);
+                at += file.write(zeros, fileBytes + at);
             }
-            MemorySegment mapped = file.map(FileChannel.MapMode.READ_WRITE, spilledBytes, bytes, arena);
+            MemorySegment mapped = file.map(FileChannel.MapMode.READ_WRITE, fileBytes, bytes, arena);
+            fileBytes += bytes;
             spilledBytes += bytes;
             return mapped;
+        } catch (ClosedByInterruptException e) {
+            throw new UncheckedIOException("the thread was interrupted while it added a row: add the row again on one "
+                    + "that is not; all rows before it are kept", e);
         } catch (IOException e) {
             throw new UncheckedIOException("rows beyond " + memoryBytes + " bytes cannot be written to a file in "
                     + directory + ": " + e, e);

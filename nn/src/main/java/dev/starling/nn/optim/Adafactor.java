@@ -13,6 +13,9 @@ import java.util.Map;
  * much smaller than the weights. Steps are relative to the root mean square of the parameter and at most
  * {@code threshold} of it, for a rate of at most {@code 1/√t}. Beside 16-bit weights the state is f32. (Shazeer and
  * Stern, 2018)
+ *
+ * <p>The square of an f32 gradient element above 1.8·10¹⁹ is infinite. The step then fails, for parameters without two
+ * dimensions all later steps, unless {@link ClipByNorm} or {@link ClipByValue} bounds the gradients before.
  */
 public final class Adafactor {
     private static final double EPSILON = 1.1920928955078125e-7;

@@ -6,6 +6,9 @@ import dev.starling.tensor.op.Rule;
 /**
  * Adagrad: steps divided by the root of the sum of all squared gradients, so that they are longer for weights that
  * rarely have a gradient, as those of embeddings; see {@link Rule.Adagrad}.
+ *
+ * <p>The square of an f32 gradient element above 1.8·10¹⁹ is infinite. The sum then stays infinite, and its weight does
+ * not move any more, unless {@link ClipByNorm} or {@link ClipByValue} bounds the gradients before.
  */
 public final class Adagrad {
     private Adagrad() {

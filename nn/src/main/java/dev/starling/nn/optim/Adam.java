@@ -10,7 +10,8 @@ import dev.starling.tensor.op.Rule;
  * parameter separately, so that a parameter that is unfrozen late starts like any other.
  *
  * <p>The square of an f32 gradient element above 1.8·10¹⁹ is infinite. The mean of the squares then stays infinite, and
- * its weight does not move any more, unless {@link ClipByNorm} or {@link ClipByValue} bounds the gradients before.
+ * its weight does not move any more, except by decoupled weight decay, unless {@link ClipByNorm} or
+ * {@link ClipByValue} bounds the gradients before.
  */
 public final class Adam {
     private Adam() {

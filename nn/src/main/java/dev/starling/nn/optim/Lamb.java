@@ -8,6 +8,10 @@ import dev.starling.tensor.op.Rule;
  * LAMB, for large batches: Adam's direction {@code u}, including the weight decay, with the length of each parameter:
  * {@code p -= rate·‖p‖·u/‖u‖}. Beside 16-bit weights the state is f32. (You et al., Large batch optimization for deep
  * learning, 2019)
+ *
+ * <p>The square of an f32 gradient element above 1.8·10¹⁹ is infinite. The mean of the squares then stays infinite, and
+ * only weight decay still moves its weight, unless {@link ClipByNorm} or {@link ClipByValue} bounds the gradients
+ * before.
  */
 public final class Lamb {
     private Lamb() {

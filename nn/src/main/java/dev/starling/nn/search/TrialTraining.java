@@ -1,6 +1,7 @@
 package dev.starling.nn.search;
 
 import dev.starling.errors.StarlingException;
+import dev.starling.errors.ThreadException;
 import dev.starling.nn.Layer;
 import dev.starling.nn.checkpoint.Sha256;
 import dev.starling.nn.data.DataLoader;
@@ -27,6 +28,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.Callable;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
@@ -83,7 +85,7 @@ public record TrialTraining(String factory, Map<String, String> fixed, Search.Re
         AtomicBoolean stopped = new AtomicBoolean();
         try {
             for (Trial.Plan plan : plans) {
-                futures.add(threads.submit(() -> {
+                futures.add(submit(threads, "trial-" + futures.size(), () -> {
                     Thread.currentThread().setContextClassLoader(loader);
                     Trial trial = run(plan, train, heldOut, kernelThreads, eachStep);
                     if (stopped.get()) {
@@ -107,6 +109,15 @@ public record TrialTraining(String factory, Map<String, String> fixed, Search.Re
         } finally {
             stopped.set(true);
             end(threads);
+        }
+    }
+
+    /** Submits a trial, for which the pool may have to start a thread. */
+    private static Future<Trial> submit(ExecutorService threads, String name, Callable<Trial> trial) {
+        try {
+            return threads.submit(trial);
+        } catch (OutOfMemoryError e) {
+            throw new ThreadException(name, e);
         }
     }
 

@@ -1,5 +1,6 @@
 package dev.starling.nn.serve;
 
+import dev.starling.errors.ThreadException;
 import dev.starling.nn.Module;
 import dev.starling.nn.serve.PredictionException.Reason;
 import dev.starling.tensor.Device;
@@ -62,7 +63,13 @@ final class BatchServer<M extends Module> implements AutoCloseable {
         queue = new RequestQueue(settings.maxQueue());
         batched = new BatchedModel(forward.apply(model), model.device(), examples, settings.maxBatch());
         outputs = batched.outputs();
-        thread = Thread.ofPlatform().daemon().name("starling-predictor").start(this::serve);
+        try {
+            thread = ThreadException.start(Thread.ofPlatform().daemon().name("starling-predictor")
+                    .unstarted(this::serve));
+        } catch (ThreadException e) {
+            batched.close();
+            throw e;
+        }
     }
 
     /** Returns the type and shape of each input for one example. */

@@ -138,11 +138,15 @@ final class Averages {
      * @throws TensorException if there was no example
      */
     Scores evaluated(double[] total) {
-        if (total[0] == 0) {
+        requireExamples(total[0]);
+        return scores(total);
+    }
+
+    static void requireExamples(double count) {
+        if (count == 0) {
             throw TensorException.argument("evaluation", "there is no example to evaluate",
                     "check the data set of the held-out data, or leave out dropLast() of its loader");
         }
-        return scores(total);
     }
 
     /** Returns the means for the given sums. */

@@ -62,6 +62,7 @@ public final class BestModel implements ResumableListener {
 
     @Override
     public void started(Progress progress) {
+        measure.require(progress);
         if (progress.rank() == 0 && file.toAbsolutePath().getParent() instanceof Path directory) {
             TrainingState.requireWritable(directory);
         }

@@ -101,6 +101,7 @@ public final class EarlyStopping implements ResumableListener {
     /** Ends a run that it has ended before, when that run is started again. */
     @Override
     public void started(Progress progress) {
+        measure.require(progress);
         if (worse >= patience) {
             progress.stop();
         }

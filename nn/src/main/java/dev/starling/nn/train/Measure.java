@@ -1,5 +1,7 @@
 package dev.starling.nn.train;
 
+import dev.starling.tensor.TensorException;
+import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -10,6 +12,16 @@ import org.jspecify.annotations.Nullable;
  */
 record Measure(@Nullable String metric, boolean growing) {
     static final Measure LOSS = new Measure(null, false);
+
+    /** Requires the metric before the first step of a run, not after its first epoch. */
+    void require(Progress progress) {
+        List<String> names = progress.averages.metrics.stream().map(Metric::name).toList();
+        if (metric != null && !names.contains(metric)) {
+            throw TensorException.argument("measure", "epochs are to be compared by the metric " + metric
+                    + ", but the run has the metrics " + names, "correct the name, or add the metric to the trainer "
+                    + "with metrics(..)");
+        }
+    }
 
     /** Returns the number of an epoch. */
     double of(EpochReport report) {

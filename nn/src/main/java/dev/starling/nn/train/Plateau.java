@@ -104,6 +104,11 @@ public final class Plateau implements Schedule, ResumableListener {
     }
 
     @Override
+    public void started(Progress progress) {
+        measure.require(progress);
+    }
+
+    @Override
     public void epochEnded(Progress progress, EpochReport report) {
         double now = measure.of(report);
         // A share of an infinite measure is no distance: any finite one is better or worse.

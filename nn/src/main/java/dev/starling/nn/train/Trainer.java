@@ -194,10 +194,14 @@ public final class Trainer {
 
     /** Opens the data at the current position of the run, for the current share of this process. */
     private Iterator<Batch> open() {
+        // A rank without rows of its own has no batches, while other ranks train.
+        boolean mayBeEmpty = strategy.world() > 1 && strategy.share().isOwn();
+        if (config.heldOut != null && measuresHeldOut() && !mayBeEmpty) {
+            Averages.requireExamples(config.heldOut.share(Share.whole()).batches());
+        }
         data.share(strategy.share());
         progress.setEpochSize(data.batches(), data.examples());
-        // A rank without rows of its own has no batches, while other ranks train.
-        if (data.batches() == 0 && !(strategy.world() > 1 && strategy.share().isOwn())) {
+        if (data.batches() == 0 && !mayBeEmpty) {
             throw TensorException.argument("trainer", "there is no batch to train on: the data has " + data.size()
                     + " examples, and a batch " + data.batchSize(), "check the data set, use a smaller batch, or leave "
                     + "out dropLast()");

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.tensor.TensorException;
 import java.io.IOException;
+import java.io.OutputStream;
 import java.nio.charset.Charset;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -15,7 +16,10 @@ import java.util.Objects;
 import java.util.Random;
 import java.util.function.UnaryOperator;
 import java.util.stream.IntStream;
+import java.util.zip.GZIPOutputStream;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledOnOs;
+import org.junit.jupiter.api.condition.OS;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -98,6 +102,7 @@ class CsvFileTest {
         refuses("a,b\n1,2\n3\n", f -> f, "2 values in line 3", "found 1");
         refuses("a,b\n\"x\ny\",2\n3,4,5\n", f -> f, "2 values in line 4", "found 3");
         refuses("a,b,a\n", f -> f, "line 1", "\"a\" again in column 3");
+        refuses("1,2\n", f -> f.header("a", "a"), "column in header(..)", "\"a\" again in column 2");
         refuses("a,b\n1,2\n", f -> f.numbers("c"), "a column \"c\"", "[a, b]");
         refuses("", f -> f, "an empty file");
         refuses("a,b\n1,\"open\n3,4\n", f -> f, "RFC 4180", "line 2");
@@ -107,6 +112,41 @@ class CsvFileTest {
                 .hasMessageContaining("none.csv").hasMessageContaining("no file");
         assertThatThrownBy(() -> file("a\nZürich\n", StandardCharsets.ISO_8859_1).read())
                 .isInstanceOf(DataException.class).hasMessageContainingAll("text in UTF-8", "charset");
+    }
+
+    @Test
+    void refusesCompressedDataInAnyCharset() throws IOException {
+        Path path = directory.resolve("houses.csv.gz");
+        try (OutputStream out = new GZIPOutputStream(Files.newOutputStream(path))) {
+            out.write("a,b\n1,2\n".getBytes(StandardCharsets.UTF_8));
+        }
+        for (Charset charset : List.of(StandardCharsets.UTF_8, StandardCharsets.ISO_8859_1)) {
+            assertThatThrownBy(() -> CsvFile.of(path).charset(charset).read()).isInstanceOf(DataException.class)
+                    .hasMessageContainingAll("houses.csv.gz", "compressed by gzip", "gunzip");
+        }
+    }
+
+    @Test
+    void refusesWhatIsNoRegularFile() {
+        assertThatThrownBy(() -> CsvFile.of(directory).read()).isInstanceOf(DataException.class)
+                .hasMessageContaining("a directory, a pipe or a device");
+    }
+
+    @Test
+    @EnabledOnOs(OS.LINUX)
+    void refusesAPipeInsteadOfWaitingForIt() throws Exception {
+        Path pipe = directory.resolve("pipe");
+        assertThat(new ProcessBuilder("mkfifo", pipe.toString()).start().waitFor()).isZero();
+        assertThatThrownBy(() -> CsvFile.of(pipe).read()).isInstanceOf(DataException.class)
+                .hasMessageContainingAll("a pipe", "write what a pipe contains to");
+    }
+
+    @Test
+    void namesTheLimitThatAValueExceeds() {
+        String most = "x".repeat(1 << 24);
+        refuses("a\n" + most + "x\n", f -> f, "at most 2^24 characters", "line 2", "close the quote");
+        refuses("a\n\"" + most + "\n", f -> f, "at most 2^24 characters", "line 2", "close the quote");
+        refuses("a" + ",".repeat(1 << 20) + "\n", f -> f, "2^20 values", "line 1");
     }
 
     @Test

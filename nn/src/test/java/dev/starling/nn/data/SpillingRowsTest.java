@@ -9,10 +9,12 @@ import java.io.UncheckedIOException;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.Iterator;
 import java.util.List;
 import java.util.stream.IntStream;
+import java.util.stream.LongStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -100,6 +102,31 @@ class SpillingRowsTest {
             assertThatThrownBy(() -> rows.add(1, (row, memory, at) -> { })).isInstanceOf(UncheckedIOException.class)
                     .hasMessageContaining(absent.toString());
             assertThat(rows.size()).isZero();
+        }
+    }
+
+    /** An interrupt closes the file's channel; what is mapped stays. */
+    @Test
+    void addsRowsAfterAnInterrupt() throws Exception {
+        try (SpillingRows rows = SpillingRows.of(List.of(Field.of(DType.I64, MEBI / 8)), 0, directory)) {
+            SpillingRows.Writer<Integer, RuntimeException> writer = (row, memory, at) -> memory.set(
+                    ValueLayout.JAVA_LONG, at, row);
+            rows.addAll(numbers(16), writer);
+            Thread.currentThread().interrupt();
+            try {
+                assertThatThrownBy(() -> rows.add(16, writer)).isInstanceOf(UncheckedIOException.class)
+                        .hasMessageContaining("interrupted").hasMessageContaining("add the row again");
+            } finally {
+                assertThat(Thread.interrupted()).isTrue();
+            }
+            rows.addAll(IntStream.range(16, 40).iterator(), writer);
+            assertThat(directory).isEmptyDirectory();
+            assertThat(rows.spilledBytes()).isEqualTo(48L * MEBI);
+            List<Long> firsts = new ArrayList<>();
+            try (DataLoader loader = DataLoader.of(rows).batchSize(1).workers(0).build()) {
+                loader.epoch(0).forEach(batch -> firsts.add((long) batch.input().toDoubles()[0]));
+            }
+            assertThat(firsts).isEqualTo(LongStream.range(0, 40).boxed().toList());
         }
     }
 

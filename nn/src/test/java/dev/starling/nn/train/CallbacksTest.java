@@ -21,6 +21,7 @@ import dev.starling.nn.optim.Sgd;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.TensorException;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -34,9 +35,12 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.function.Consumer;
 import java.util.function.Supplier;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
 
 /** Listeners that end a run, save models and write logs, with a metric whose value in each epoch is prescribed. */
 @Timeout(120)
@@ -94,6 +98,26 @@ class CallbacksTest {
     private static void assertEqual(Map<String, float[]> weights, Map<String, float[]> expected) {
         assertThat(weights.keySet()).isEqualTo(expected.keySet());
         expected.forEach((path, w) -> assertThat(weights.get(path)).as(path).isEqualTo(w));
+    }
+
+    static Stream<TrainingListener> comparesByAMetric() {
+        return Stream.of(EarlyStopping.patience(1).growing("acuracy"),
+                BestModel.of(model(5), Path.of("unused")).shrinking("acuracy"), Plateau.of(0.1).growing("acuracy"));
+    }
+
+    @ParameterizedTest
+    @MethodSource("comparesByAMetric")
+    void refusesAMetricThatTheRunDoesNotHaveBeforeTheFirstStep(TrainingListener listener) {
+        List<Long> steps = new ArrayList<>();
+        assertThatThrownBy(() -> train(model(5), new SingleProcess(), 1, b -> b.listeners(listener,
+                new TrainingListener() {
+                    @Override
+                    public void stepEnded(Progress progress) {
+                        steps.add(progress.step());
+                    }
+                }))).isInstanceOf(TensorException.class).hasMessageContaining("by the metric acuracy")
+                .hasMessageContaining("[" + SCORE + "]");
+        assertThat(steps).isEmpty();
     }
 
     // ---- early stopping ----

@@ -573,6 +573,7 @@ class TrainerTest {
                     .hasMessageContaining("3 examples").hasMessageContaining("dropLast()");
             assertThatThrownBy(() -> Trainer.of(model, Loss.meanSquared(), sgd).data(some).heldOut(few).build().run())
                     .isInstanceOf(TensorException.class).hasMessageContaining("no example to evaluate");
+            assertThat(sgd.steps()).isZero();
             assertThatThrownBy(() -> Scores.evaluate(model, Loss.meanSquared(), few))
                     .isInstanceOf(TensorException.class).hasMessageContaining("no example to evaluate");
             assertThatThrownBy(() -> ConfusionMatrix.evaluate(model, few, 2))

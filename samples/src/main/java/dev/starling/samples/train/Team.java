@@ -11,6 +11,7 @@ import dev.starling.distributed.launch.Launcher;
 import dev.starling.distributed.ps.ParameterServer;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ring.RingAllReduce;
+import dev.starling.errors.ThreadException;
 import dev.starling.nn.train.DistributionStrategy;
 import dev.starling.samples.data.DataDirectory;
 import dev.starling.samples.data.Split;
@@ -220,7 +221,13 @@ final class Team {
                     }
                     return null;
                 };
-                completions.submit(() -> Threads.with(threads, () -> unchecked(body)));
+                try {
+                    completions.submit(() -> Threads.with(threads, () -> unchecked(body)));
+                } catch (OutOfMemoryError e) {
+                    // Those that have started wait for it.
+                    pool.shutdownNow();
+                    throw new ThreadException("starling-worker-" + rank, e);
+                }
             }
             awaitAll(completions);
         }

@@ -38,8 +38,6 @@ final class Dnnl {
     static final int QUERY_SCRATCHPAD = 136;
 
     private static final long CPU = 1;
-    private static final int OUT_OF_MEMORY = 1;
-    private static final int RUNTIME_ERROR = 5;
     private static final long QUERY_IMPLEMENTATION = 8;
     private static final long SCRATCHPAD_USER = 1;
     private static final long FORMAT_ANY = 1;
@@ -133,7 +131,7 @@ final class Dnnl {
         try {
             return newPrimitive(primitiveDesc);
         } catch (OneDnnException e) {
-            if (e.status() != RUNTIME_ERROR && e.status() != OUT_OF_MEMORY) {
+            if (!OneDnnException.isShortage(e.status())) {
                 throw e;
             }
             return primitiveOfNewThread(primitiveDesc);

@@ -1,5 +1,6 @@
 package dev.starling.tensor.cpu.onednn;
 
+import dev.starling.errors.ThreadException;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
@@ -10,14 +11,14 @@ final class NewThread {
 
     private NewThread() { }
 
-    /** Returns the result of {@code task}. An interrupt of the calling thread is kept for later. */
+    /**
+     * Returns the result of {@code task}. An interrupt of the calling thread is kept for later.
+     *
+     * @throws ThreadException if the thread cannot start
+     */
     static <T> T run(String name, Callable<T> task) throws ExecutionException {
         FutureTask<T> future = new FutureTask<>(task);
-        try {
-            Thread.ofPlatform().daemon().name(name).stackSize(STACK_BYTES).start(future);
-        } catch (OutOfMemoryError e) {
-            throw new ExecutionException("cannot start thread " + name, e);
-        }
+        ThreadException.start(Thread.ofPlatform().daemon().name(name).stackSize(STACK_BYTES).unstarted(future));
         boolean interrupted = false;
         try {
             while (true) {

@@ -1,5 +1,6 @@
 package dev.starling.tensor.cpu.onednn;
 
+import dev.starling.errors.ThreadException;
 import java.io.File;
 import java.io.IOException;
 import java.lang.foreign.Arena;
@@ -7,6 +8,7 @@ import java.lang.foreign.SymbolLookup;
 import java.lang.module.ModuleFinder;
 import java.lang.module.ModuleReader;
 import java.lang.module.ModuleReference;
+import java.lang.module.ResolvedModule;
 import java.net.URL;
 import java.nio.channels.ClosedByInterruptException;
 import java.nio.channels.FileLockInterruptionException;
@@ -15,28 +17,28 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import org.bytedeco.javacpp.Loader;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Availability of oneDNN in this process. The first query looks for the library, once; nothing is downloaded. The
- * library is extracted from the {@code org.bytedeco:dnnl} jar of this platform into JavaCPP's cache directory.
+ * Availability of oneDNN in this process. The first query looks for the library; nothing is downloaded. The library is
+ * extracted from the {@code org.bytedeco:dnnl} jar of this platform into JavaCPP's cache directory.
  */
 public final class OneDnn {
+    private static final Library LIBRARY = new Library(() -> NewThread.run("onednn-load", OneDnn::load), 1_000_000_000);
+
     private OneDnn() { }
 
     /** Returns whether the library was loaded. */
     public static boolean available() {
-        return Loaded.LOOKUP != null;
+        return LIBRARY.lookup() != null;
     }
 
     /** Returns one line: version and instruction set if the library is available, else the reason why it is not. */
     public static String description() {
-        if (Loaded.REASON != null) {
-            return Loaded.REASON;
-        }
-        return "oneDNN " + Dnnl.version() + ", " + isa();
+        return available() ? "oneDNN " + Dnnl.version() + ", " + isa() : LIBRARY.reason;
     }
 
     /** Returns how to make a missing library available. */
@@ -91,7 +93,7 @@ public final class OneDnn {
     }
 
     static SymbolLookup symbols() {
-        return Objects.requireNonNull(Loaded.LOOKUP, Loaded.REASON);
+        return Objects.requireNonNull(LIBRARY.lookup(), LIBRARY.reason);
     }
 
     /**
@@ -162,14 +164,16 @@ public final class OneDnn {
     }
 
     /**
-     * Looks in a module on the module path or in the runtime image that need not be resolved: no module requires the
-     * one that contains the library.
+     * Looks in a module that need not be resolved, since no module requires the one that contains the library: in this
+     * class's layer, on the module path, and in the runtime image.
      */
     static URL inModule(String module, String path) throws IOException {
+        ModuleLayer layer = OneDnn.class.getModule().getLayer();
         Path[] places = Arrays.stream(System.getProperty("jdk.module.path", "").split(File.pathSeparator))
             .filter(place -> !place.isEmpty()).map(Path::of).toArray(Path[]::new);
-        Optional<ModuleReference> found = ModuleFinder.compose(ModuleFinder.of(places), ModuleFinder.ofSystem())
-            .find(module);
+        Optional<ModuleReference> found = Optional.ofNullable(layer)
+            .flatMap(here -> here.configuration().findModule(module)).map(ResolvedModule::reference)
+            .or(() -> ModuleFinder.compose(ModuleFinder.of(places), ModuleFinder.ofSystem()).find(module));
         if (found.isEmpty()) {
             throw new UnsatisfiedLinkError(path + " is on neither the class path nor the module path, nor in the "
                 + "runtime image; a module layer of an application's own has to resolve " + module);
@@ -180,22 +184,53 @@ public final class OneDnn {
         }
     }
 
-    private static final class Loaded {
-        private static final @Nullable SymbolLookup LOOKUP;
-        private static final @Nullable String REASON;
+    /**
+     * The library, which is looked for at its first use, and again at later ones while the system refuses the thread
+     * that loads it.
+     */
+    static final class Library {
+        private final Callable<SymbolLookup> loader;
+        private final long pauseNs;
+        private volatile @Nullable SymbolLookup lookup;
+        /** Why it is missing; empty if it is not. */
+        private volatile String reason = "";
+        private volatile boolean known;
+        private long lastTryNs;
 
-        static {
-            SymbolLookup lookup = null;
-            String reason = null;
-            try {
-                lookup = NewThread.run("onednn-load", OneDnn::load);
-            } catch (ExecutionException e) {
-                reason = "cannot load oneDNN: " + e.getCause();
-                System.getLogger(OneDnn.class.getName()).log(System.Logger.Level.WARNING,
-                    reason + "; matrix products and convolutions will be slow. Remedy: " + remedy());
+        /** Makes a library that has not been looked for; {@code pauseNs} is the time from one try to the next. */
+        Library(Callable<SymbolLookup> loader, long pauseNs) {
+            this.loader = loader;
+            this.pauseNs = pauseNs;
+        }
+
+        @Nullable SymbolLookup lookup() {
+            if (!known) {
+                look();
             }
-            LOOKUP = lookup;
-            REASON = reason;
+            return lookup;
+        }
+
+        private synchronized void look() {
+            if (known || !reason.isEmpty() && System.nanoTime() - lastTryNs < pauseNs) {
+                return;
+            }
+            try {
+                lookup = loader.call();
+                reason = "";
+                known = true;
+            } catch (ThreadException e) {
+                lastTryNs = System.nanoTime();
+                warn(e, "");
+            } catch (Exception e) {
+                warn(e instanceof ExecutionException ? e.getCause() : e, ". Remedy: " + remedy());
+                known = true;
+            }
+        }
+
+        private void warn(@Nullable Throwable cause, String remedy) {
+            reason = "cannot load oneDNN: " + cause;
+            System.getLogger(OneDnn.class.getName()).log(System.Logger.Level.WARNING,
+                reason + "; matrix products and convolutions will be slow" + remedy);
         }
     }
 }

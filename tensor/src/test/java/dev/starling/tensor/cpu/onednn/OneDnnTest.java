@@ -3,12 +3,16 @@ package dev.starling.tensor.cpu.onednn;
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
+import dev.starling.errors.ThreadException;
 import java.io.File;
+import java.lang.foreign.SymbolLookup;
 import java.net.URI;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.UUID;
+import java.util.concurrent.Callable;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.jar.JarOutputStream;
 import java.util.zip.ZipEntry;
 import org.junit.jupiter.api.Test;
@@ -36,6 +40,48 @@ class OneDnnTest {
         } finally {
             process.destroyForcibly();
         }
+    }
+
+    @Test
+    void looksForTheLibraryAgainWhenTheThreadThatLoadsItCouldNotStart() {
+        AtomicInteger tries = new AtomicInteger();
+        Callable<SymbolLookup> second = () -> {
+            if (tries.incrementAndGet() == 1) {
+                // The stack is larger than the address space.
+                ThreadException.start(Thread.ofPlatform().stackSize(1L << 60).unstarted(() -> { }));
+            }
+            return SymbolLookup.loaderLookup();
+        };
+        OneDnn.Library soon = new OneDnn.Library(second, 0);
+        assertThat(soon.lookup()).isNull();
+        assertThat(soon.lookup()).isNotNull().isSameAs(soon.lookup());
+        assertThat(tries).hasValue(2);
+        tries.set(0);
+        OneDnn.Library later = new OneDnn.Library(second, Long.MAX_VALUE);
+        assertThat(later.lookup()).isNull();
+        assertThat(later.lookup()).isNull();
+        assertThat(tries).hasValue(1);
+    }
+
+    @Test
+    void looksOnceForALibraryThatIsMissing() {
+        AtomicInteger tries = new AtomicInteger();
+        OneDnn.Library missing = new OneDnn.Library(() -> NewThread.run("test", () -> {
+            tries.incrementAndGet();
+            throw new UnsatisfiedLinkError("none");
+        }), 0);
+        assertThat(missing.lookup()).isNull();
+        assertThat(missing.lookup()).isNull();
+        assertThat(tries).hasValue(1);
+    }
+
+    @Test
+    void namesWhatRefusesExecutableMemory() {
+        for (int shortage : new int[] {1, 5}) {
+            assertThat(new OneDnnException("creating a primitive", shortage)).hasMessageContaining("execmem")
+                .hasMessageContaining("MemoryDenyWriteExecute");
+        }
+        assertThat(new OneDnnException("convolution", 3)).hasMessage("oneDNN: convolution: unimplemented");
     }
 
     @Test
