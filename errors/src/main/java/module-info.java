@@ -4,6 +4,7 @@ import org.jspecify.annotations.NullMarked;
 @NullMarked
 module dev.starling.errors {
     requires static transitive org.jspecify;
+    requires jdk.management;
 
     exports dev.starling.errors;
 }

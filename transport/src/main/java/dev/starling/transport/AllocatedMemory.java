@@ -1,9 +1,15 @@
 package dev.starling.transport;
 
 import com.sun.management.OperatingSystemMXBean;
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.management.ManagementFactory;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.regex.Pattern;
+import java.util.stream.Stream;
 
 /**
  * Zeroed memory that {@link Transport#allocate} has made and {@link Transport#register(AllocatedMemory)} takes. Making
@@ -12,8 +18,8 @@ import java.lang.management.ManagementFactory;
 public final class AllocatedMemory {
     /** Small memory stays in small pages: moving memory into large pages takes a millisecond per mebibyte. */
     private static final long MIN_LARGE_PAGE_BYTES = 16 << 20;
-    /** Smaller memory is not compared with that of the machine. */
-    private static final long MIN_CHECKED_BYTES = 1L << 30;
+    /** What the kernel reports of a process's memory, in kibibytes. */
+    private static final Pattern USED = Pattern.compile("RssAnon:|RssShmem:|VmSwap:");
 
     private final MemorySegment memory;
     private final long token;
@@ -32,8 +38,9 @@ public final class AllocatedMemory {
 
     /** Allocates memory; peers on this host may map it if it is to be shared, where the system allows that. */
     static AllocatedMemory of(long bytes, boolean sparse, boolean share) {
-        if (!sparse && bytes >= MIN_CHECKED_BYTES) {
-            requireMachineHas(bytes);
+        if (!sparse && bytes >= MIN_LARGE_PAGE_BYTES
+                && ManagementFactory.getOperatingSystemMXBean() instanceof OperatingSystemMXBean system) {
+            requireRoom(bytes, system.getTotalMemorySize() + Math.max(0, system.getTotalSwapSpaceSize()));
         }
         long token = Authentication.randomLong();
         if (share && SharedMemory.isAvailable()) {
@@ -58,15 +65,23 @@ public final class AllocatedMemory {
         }
     }
 
-    /** Throws if the machine has less memory: the system would kill the process that fills it. */
-    private static void requireMachineHas(long bytes) {
-        if (ManagementFactory.getOperatingSystemMXBean() instanceof OperatingSystemMXBean system) {
-            long memory = system.getTotalMemorySize() + Math.max(0, system.getTotalSwapSpaceSize());
-            if (memory > 0 && bytes > memory) {
-                throw new TransportException(TransportException.Problem.NO_ROOM, "cannot allocate " + bytes
-                        + " bytes: this machine or container has " + memory + " bytes of memory and swap space",
-                        "use less, or registerSparse where most of it stays empty");
-            }
+    /** Throws if the machine has less memory beside what this process uses: the system would kill a process. */
+    static void requireRoom(long bytes, long memory) {
+        long used = used();
+        if (memory > 0 && bytes > memory - used) {
+            throw new TransportException(TransportException.Problem.NO_ROOM, "cannot allocate " + bytes
+                    + " bytes: this machine or container has " + memory + " bytes of memory and swap space, of which"
+                    + " this process uses " + used, "use less, or registerSparse where most of it stays empty");
+        }
+    }
+
+    /** Returns how many bytes this process uses, without files that it maps; 0 if that is not known. */
+    private static long used() {
+        try (Stream<String> lines = Files.lines(Path.of("/proc/self/status"))) {
+            return lines.filter(line -> USED.matcher(line).lookingAt())
+                    .mapToLong(line -> Long.parseLong(line.replaceAll("\\D", "")) << 10).sum();
+        } catch (IOException | UncheckedIOException e) {
+            return 0;
         }
     }
 

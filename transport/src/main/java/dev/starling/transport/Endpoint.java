@@ -335,7 +335,7 @@ public final class Endpoint implements AutoCloseable {
     private int keepAlive(long now) {
         int work = puts.doWork();
         long timeoutNs = context.livenessTimeoutNs();
-        if (now - session.lastReceivedNs() > timeoutNs) {
+        if (session.silentNs() > timeoutNs) {
             String elapsed = TimeUnit.NANOSECONDS.toMillis(now - session.lastReceivedNs()) + " ms";
             sendGoodbye("received nothing for " + elapsed);
             lose("received nothing from " + address + " for " + elapsed + session.suspicion());

@@ -32,6 +32,8 @@ final class Session {
     private long expected = 1;
     private long lastSentNs;
     private long lastReceivedNs;
+    /** As that, by the time that this process has listened. */
+    private long lastHeardNs;
     private String failure = "";
 
     Session(TransportContext context, Link link, String address, long now) {
@@ -39,6 +41,7 @@ final class Session {
         this.link = link;
         this.address = address;
         lastReceivedNs = now;
+        lastHeardNs = context.attended().nanoTime();
         lastSentNs = now - context.livenessTimeoutNs(); // Once connected, a heartbeat is due.
     }
 
@@ -78,6 +81,11 @@ final class Session {
 
     long lastReceivedNs() {
         return lastReceivedNs;
+    }
+
+    /** Returns for how long the peer has been silent while this process listened. */
+    long silentNs() {
+        return context.attended().nanoTime() - lastHeardNs;
     }
 
     long lastSentNs() {
@@ -188,5 +196,6 @@ final class Session {
     /** Begins the liveness timeout again: the peer has given a sign of life. */
     void renewLiveness() {
         lastReceivedNs = context.now();
+        lastHeardNs = context.attended().nanoTime();
     }
 }

@@ -1,8 +1,10 @@
 package dev.starling.transport;
 
+import dev.starling.errors.OpenFiles;
 import dev.starling.transport.system.SystemCall;
 import java.io.IOException;
 import java.io.RandomAccessFile;
+import java.lang.System.Logger.Level;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -20,7 +22,12 @@ final class SharedMemory implements AutoCloseable {
     static final int LARGE_PAGE = 2 << 20;
     private static final int CLOSE_ON_EXEC = 1;
     private static final int COLLAPSE = 25;
-    private static final boolean AVAILABLE = SystemCall.isOnLinux("memfd_create");
+    private static final String MORE_MEMORY = "free memory, or raise the limit of the container";
+    /** Values of {@code errno}. */
+    private static final int NOT_PERMITTED = 1;
+    private static final int TOO_MANY_OPEN_FILES = 24;
+    private static final int NOT_IMPLEMENTED = 38;
+    private static final boolean AVAILABLE = SystemCall.isOnLinux("memfd_create") && isPermitted();
 
     private final Arena arena;
     private final int descriptor;
@@ -32,9 +39,23 @@ final class SharedMemory implements AutoCloseable {
         this.memory = memory;
     }
 
-    /** Returns whether this operating system supports such memory. */
+    /** Returns whether this operating system supports such memory, and lets this process make it. */
     static boolean isAvailable() {
         return AVAILABLE;
+    }
+
+    private static boolean isPermitted() {
+        int descriptor = make();
+        if (descriptor >= 0) {
+            Calls.CLOSE.call(descriptor);
+        }
+        boolean refused = descriptor == -NOT_PERMITTED || descriptor == -NOT_IMPLEMENTED;
+        if (refused) {
+            System.getLogger("dev.starling.transport").log(Level.WARNING, "the system refuses memfd_create (errno "
+                    + -descriptor + "), perhaps by a container's filter of system calls (seccomp): data between"
+                    + " processes of this host go through the transport; permit memfd_create for faster shared memory");
+        }
+        return !refused;
     }
 
     /**
@@ -52,7 +73,7 @@ final class SharedMemory implements AutoCloseable {
 
     /** Allocates zeroed memory for this process alone, whose pages come into being when they are first used. */
     static MemorySegment reserve(long bytes, Arena arena) {
-        int descriptor = descriptor("starling");
+        int descriptor = newDescriptor();
         try {
             return map("/proc/self/fd/" + descriptor, bytes, true, arena);
         } catch (IOException e) {
@@ -64,7 +85,7 @@ final class SharedMemory implements AutoCloseable {
 
     /** Allocates zeroed memory with all of its pages present, unless it is {@code sparse}. */
     static SharedMemory create(long bytes, long token, boolean sparse) {
-        int descriptor = descriptor("starling");
+        int descriptor = newDescriptor();
         Arena arena = Arena.ofShared();
         try {
             long whole = room(bytes);
@@ -111,17 +132,22 @@ final class SharedMemory implements AutoCloseable {
 
     private static TransportException noRoom(long bytes, IOException e) {
         return new TransportException(TransportException.Problem.NO_ROOM, "cannot map " + bytes
-                + " bytes of shared memory: " + e.getMessage(), "free memory, or raise the limit of the container", e);
+                + " bytes of shared memory: " + e.getMessage(), OpenFiles.remedy(e, MORE_MEMORY), e);
     }
 
-    private static int descriptor(String name) {
+    private static int newDescriptor() {
+        int descriptor = make();
+        if (descriptor < 0) {
+            throw new TransportException(TransportException.Problem.NO_ROOM, "memfd_create failed with errno "
+                    + -descriptor, descriptor == -TOO_MANY_OPEN_FILES ? OpenFiles.remedy() : MORE_MEMORY);
+        }
+        return descriptor;
+    }
+
+    /** Returns the descriptor of new memory, or a negated {@code errno}. */
+    private static int make() {
         try (Arena arena = Arena.ofConfined()) {
-            int descriptor = Calls.MEMFD_CREATE.call(arena.allocateFrom(name), CLOSE_ON_EXEC);
-            if (descriptor < 0) {
-                throw new TransportException(TransportException.Problem.NO_ROOM, "memfd_create failed",
-                        "raise the limit of open files (ulimit -n)");
-            }
-            return descriptor;
+            return Calls.MEMFD_CREATE.call(arena.allocateFrom("starling"), CLOSE_ON_EXEC);
         }
     }
 

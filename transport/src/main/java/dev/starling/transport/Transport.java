@@ -85,7 +85,7 @@ public final class Transport implements Agent, AutoCloseable {
         clock.update(wire.clock().nanoTime());
         refusals = new Refusals(counters, wire.address(), clock);
         context = new TransportContext(config, wire, clock, counters, refusals, regions, new BodyChecksum(),
-                new FrameProtection.Buffers(), new FrameProtection.Buffers(), new Handlers());
+                new FrameProtection.Buffers(), new FrameProtection.Buffers(), new Handlers(), new CachedNanoClock());
         nextUpkeepNs = clock.nanoTime();
         nextRefusalNs = nextUpkeepNs;
     }
@@ -243,7 +243,7 @@ public final class Transport implements Agent, AutoCloseable {
         boolean interrupted = Thread.interrupted();
         try {
             long now = nanoTime();
-            clock.update(now);
+            context.begin(now);
             // Frames of strangers are no reason to poll again at once: they would keep threads from idling.
             long refused = counters.refused() + greetings;
             int polled = wire.poll(inbox, MAX_MESSAGES_PER_POLL);

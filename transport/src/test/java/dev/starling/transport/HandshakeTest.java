@@ -45,7 +45,8 @@ class HandshakeTest {
                     .protection(protection);
             context = new TransportContext(config, new Named(address, leavesHost), clock, counters,
                     new Refusals(counters, address, clock), new Regions((_, _) -> { }), new BodyChecksum(),
-                    new FrameProtection.Buffers(), new FrameProtection.Buffers(), new Handlers());
+                    new FrameProtection.Buffers(), new FrameProtection.Buffers(), new Handlers(),
+                    new CachedNanoClock());
         }
 
         void initiate(String address) {

@@ -255,6 +255,55 @@ class LocalTransportTest {
         }
     }
 
+    private static Endpoint connect(Transport a, Transport b, long[] now) {
+        Endpoint endpoint = a.connect(b.address(), new byte[0]);
+        workFor300Ms(a, b, now);
+        assertThat(endpoint.isConnected()).isTrue();
+        return endpoint;
+    }
+
+    private static void workFor300Ms(Transport a, Transport b, long[] now) {
+        for (int i = 0; i < 300; i++) {
+            now[0] += 1_000_000;
+            a.doWork();
+            b.doWork();
+        }
+    }
+
+    /** As those of a container do that is paused. One of them resumes first. */
+    @Test
+    void staysConnectedIfAllProcessesWereStopped() {
+        long[] now = {0};
+        TransportConfig config = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofMillis(100));
+        try (Transport a = clocked(config, now); Transport b = clocked(config, now)) {
+            Endpoint toB = connect(a, b, now);
+            for (int stop = 0; stop < 5; stop++) {
+                now[0] += 10_000_000_000L;
+                for (int i = 0; i < 20; i++) {
+                    now[0] += 1_000_000;
+                    a.doWork();
+                }
+                workFor300Ms(a, b, now);
+                assertThat(toB.state()).as(toB.reason()).isEqualTo(Endpoint.State.CONNECTED);
+                assertThat(a.counters().lostPeers() + b.counters().lostPeers()).isZero();
+            }
+        }
+    }
+
+    @Test
+    void losesASilentPeerAlsoIfItWorksSeldom() {
+        long[] now = {0};
+        TransportConfig config = TransportConfig.of("local", Secret.random()).livenessTimeout(Duration.ofMillis(100));
+        try (Transport a = clocked(config, now); Transport b = clocked(config, now)) {
+            Endpoint toB = connect(a, b, now);
+            for (int i = 0; i < 6; i++) {
+                now[0] += 10_000_000_000L;
+                a.doWork();
+            }
+            assertThat(toB.state()).isEqualTo(Endpoint.State.LOST);
+        }
+    }
+
     @ParameterizedTest
     @ValueSource(strings = {"local", "tcp"})
     void sleepsWhileAnInterruptedCallerWaits(String wire) {

@@ -66,6 +66,14 @@ class MemoryRegionTest {
         assertThat(e).hasMessageContaining("cannot allocate 70368744177664 bytes: this machine or container has");
     }
 
+    /** What the process uses already counts, too. */
+    @Test
+    void isRefusedIfTheMachineHasTooLittleBesideThisProcess() {
+        AllocatedMemory.requireRoom(1 << 20, Long.MAX_VALUE);
+        assertThatThrownBy(() -> AllocatedMemory.requireRoom(1 << 20, 2 << 20)).isInstanceOf(TransportException.class)
+                .hasMessageContaining("2097152 bytes of memory and swap space, of which this process uses");
+    }
+
     @Test
     void reportsThatTheSystemRefusesMemory() {
         TransportConfig config = TransportConfig.of("local", Secret.random()).sharedMemory(false);

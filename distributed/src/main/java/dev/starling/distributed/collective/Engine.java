@@ -327,6 +327,8 @@ public final class Engine implements Task.Runner, AutoCloseable {
     private void onTransfer(int from, DirectBuffer buffer, int offset, int length) {
         try {
             transfers.onMessage(from, buffer, offset, length);
+        } catch (DistributedException e) {
+            abort(e);
         } catch (RuntimeException e) {
             abort(new DistributedException("rank " + fabric.rank() + " failed in a transfer from rank " + from + ": "
                     + e, e));

@@ -79,7 +79,7 @@ public final class CoordinatorThread implements AutoCloseable {
         // Also for a duration of more nanoseconds than a long can hold.
         long limitNs = TimeUnit.NANOSECONDS.convert(atMost);
         while (!done && System.nanoTime() - begin < limitNs) {
-            LockSupport.parkNanos(this, SLEEP_NS);
+            Backoff.park(SLEEP_NS);
         }
         return done;
     }

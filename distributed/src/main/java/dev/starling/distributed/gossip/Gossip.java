@@ -273,7 +273,7 @@ public final class Gossip implements DistributionStrategy, Concludes {
         }
         await("send its last weights", peer -> peer.phase != Phase.FINISHED
                 || peer.inbox == Inbox.FINAL && !peer.due.contains(Due.WEIGHTS) && !staging.isBusy());
-        layout.average(count(), peers);
+        Strategies.started(layout, "conclude").average(count(), peers);
         // Of all members: those that this worker has lost are no peers any more, and may continue without it.
         hasFinishedWithMost = 2 * (1 + peers.stream().filter(peer -> peer.inbox == Inbox.FINAL).count())
                 > group.view().world();

@@ -79,13 +79,13 @@ final class Progress implements AutoCloseable {
             if (waiting > 0) {
                 reliefNs = relievedBy == waits ? Math.min(2 * reliefNs, maxReliefNs) : MIN_RELIEF_NS;
                 relievedBy = waits;
-                LockSupport.parkNanos(this, reliefNs);
+                Backoff.park(reliefNs);
                 continue;
             }
             if (done > 0 || busy.getAsBoolean()) {
                 polling.idle(done);
             } else {
-                LockSupport.parkNanos(this, SLEEP_NS);
+                Backoff.park(SLEEP_NS);
             }
         }
     }

@@ -15,6 +15,7 @@ import java.util.TreeMap;
 import java.util.stream.Collectors;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.jspecify.annotations.Nullable;
 
 /** Compares the strategies of a group's members: different ones would wait for each other's messages in vain. */
 public final class Strategies {
@@ -48,6 +49,19 @@ public final class Strategies {
      */
     public static void begin(Membership group, String strategy) {
         group.locked(() -> group.strategies.begin(strategy));
+    }
+
+    /**
+     * Returns what the {@code start} of a strategy has set.
+     *
+     * @throws IllegalStateException if {@code method} was called before it
+     */
+    public static <T> T started(@Nullable T value, String method) {
+        if (value == null) {
+            throw new IllegalStateException(method + " needs a strategy that has been started and is not closed; call"
+                    + " start first, as a Trainer does");
+        }
+        return value;
     }
 
     private void begin(String strategy) {

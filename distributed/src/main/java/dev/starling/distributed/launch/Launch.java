@@ -111,7 +111,7 @@ public final class Launch implements AutoCloseable {
         try {
             launch = new Launch(launcher);
         } catch (IOException e) {
-            throw new LaunchException(-1, 1, "cannot start the launch: " + e, List.of(), e);
+            throw LaunchException.notStarted(-1, "the launch", e);
         }
         Thread.ofPlatform().name("starling-launch").start(launch::supervise);
         return launch;
@@ -259,8 +259,7 @@ public final class Launch implements AutoCloseable {
         try {
             process = RankProcess.start(rank, builder, !session.isEmpty());
         } catch (IOException e) {
-            failure = new LaunchException(rank, 1, "cannot start rank " + rank + ": " + e.getMessage(),
-                    List.of(), e);
+            failure = LaunchException.notStarted(rank, "rank " + rank, e);
             end(Signals.TERM);
             return;
         }

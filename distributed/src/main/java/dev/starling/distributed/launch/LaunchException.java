@@ -1,6 +1,8 @@
 package dev.starling.distributed.launch;
 
 import dev.starling.distributed.DistributedException;
+import dev.starling.errors.OpenFiles;
+import java.io.IOException;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
@@ -22,6 +24,14 @@ public final class LaunchException extends DistributedException {
 
     LaunchException(int status, String message) {
         this(-1, status, message, List.of(), null);
+    }
+
+    /** Returns the failure of a start; {@code rank} is -1 if it is that of no rank. */
+    static LaunchException notStarted(int rank, String what, IOException e) {
+        String advice = OpenFiles.remedy(e, "");
+        // Java's further lines are guesses about its own installation.
+        return new LaunchException(rank, 1, "cannot start " + what + ": " + (advice.isEmpty() ? e.toString()
+                : String.valueOf(e.getMessage()).lines().findFirst().orElse("").strip() + "; " + advice), List.of(), e);
     }
 
     /** Returns the rank of the process to blame, or -1 if the failure was not that of a process. */

@@ -5,6 +5,7 @@ import dev.starling.tensor.TensorException;
 import dev.starling.transport.Secret;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
+import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -29,8 +30,8 @@ import org.jspecify.annotations.Nullable;
  * int status = Launcher.ofJava(Training.class, "--epochs", "3").processes(4).restarts(2).run();
  * }</pre>
  *
- * <p>Every process runs in a session of its own (with {@code setsid}; where that tool is missing, descendants of a
- * process are not terminated with it). Standard input is empty. Needs a POSIX system. Immutable: a
+ * <p>Every process runs in a session of its own (with {@code setsid}; where that tool is missing or the system refuses
+ * it, descendants of a process are not terminated with it). Standard input is empty. Needs a POSIX system. Immutable: a
  * method that sets something returns a copy.
  */
 public final class Launcher implements Cloneable {
@@ -117,9 +118,19 @@ public final class Launcher implements Cloneable {
     }
 
     /** Returns a prefix that runs a command in a session of its own, or an empty list. */
-    static List<String> session() {
-        return SESSION_TOOLS.stream().filter(Files::isExecutable).map(tool -> List.of(tool.toString())).findFirst()
-                .orElse(List.of());
+    static List<String> session() throws IOException {
+        return session(SESSION_TOOLS);
+    }
+
+    static List<String> session(List<Path> tools) throws IOException {
+        for (Path tool : tools) {
+            // A container's filter of system calls may refuse a session.
+            if (Files.isExecutable(tool) && new ProcessBuilder(tool.toString(), "true").start().onExit().join()
+                    .exitValue() == 0) {
+                return List.of(tool.toString());
+            }
+        }
+        return List.of();
     }
 
     /**

@@ -16,6 +16,9 @@ final class RankProcess {
     private static final int KEPT_ERRORS = 20;
     /** A descendant may hold the output open after the process has ended. */
     private static final long DRAIN_MS = 1000;
+    private static final String KILLED = "; the launcher did not send this signal: the kernel does if the memory of the"
+            + " machine, or of its container, runs out (dmesg and oom_kill in the container's memory.events tell); use"
+            + " fewer ranks, smaller batches or smaller heaps (-Xmx), or raise the container's limit";
 
     final int rank;
     final Process process;
@@ -29,6 +32,7 @@ final class RankProcess {
     /** Whether the supervisor has processed the end of the process, and that of its output; either may come first. */
     boolean hasEnded;
     boolean outputEnded;
+    private volatile boolean killedHere;
     /** Set by {@link #pump}. */
     @SuppressWarnings("NullAway.Init")
     private CompletableFuture<Void> drained;
@@ -86,6 +90,7 @@ final class RankProcess {
 
     /** Sends a signal to the process and its descendants; signal 0 checks whether any of them exists. */
     boolean signal(int number) {
+        killedHere |= number == Signals.KILL;
         boolean sent = (target < 0 || process.isAlive()) && Signals.send(target, number);
         // The process may not have entered its own session yet.
         return sent || process.isAlive() && Signals.send(process.pid(), number);
@@ -112,8 +117,9 @@ final class RankProcess {
     /** Describes how the process ended, with its last lines of output. */
     String account() {
         List<String> lines = lastLines();
-        return describeEnd() + (lines.isEmpty() ? " without any output"
-                : "; its last lines:\n    " + String.join("\n    ", lines));
+        boolean killed = process.exitValue() == Signals.STATUS_BASE + Signals.KILL && !killedHere;
+        return describeEnd() + (lines.isEmpty() ? " without any output" : "") + (killed ? KILLED : "")
+                + (lines.isEmpty() ? "" : "; its last lines:\n    " + String.join("\n    ", lines));
     }
 
     /** Returns the failure of a process that has ended. */

@@ -5,6 +5,7 @@ import dev.starling.distributed.Group;
 import dev.starling.distributed.PeerLostException;
 import dev.starling.distributed.Role;
 import dev.starling.distributed.group.Membership;
+import dev.starling.distributed.group.Strategies;
 import dev.starling.distributed.ps.config.Consistency;
 import dev.starling.distributed.ps.config.ServerConfig;
 import dev.starling.distributed.ps.config.ServerException;
@@ -277,13 +278,13 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
     @Override
     public void beforeForward(Tensor input) {
         if (synchronous) {
-            agreement.compute(input.size(0));
+            Strategies.started(agreement, "beforeForward").compute(input.size(0));
         }
     }
 
     @Override
     public void gradient(int index, Tensor gradient) {
-        pushed[index] = true;
+        Strategies.started(client == null ? null : pushed, "gradient")[index] = true;
         if (copies == null) {
             Tensor dense = gradient.to(Device.cpu()).to(DType.F32).contiguous();
             if (dense != gradient) {
@@ -305,7 +306,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
 
     @Override
     public void onFailedStep() {
-        client.abandonStep(copies != null && copies.hasBegun());
+        Strategies.started(client, "onFailedStep").abandonStep(copies != null && copies.hasBegun());
         Arrays.fill(pushed, false);
         tables.values().forEach(RemoteTable::dropGradients);
     }
@@ -320,7 +321,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
     @Override
     public Step beforeStep(Tensor[] gradients) {
         if (synchronous) {
-            agreement.pause();
+            Strategies.started(agreement, "beforeStep").pause();
         }
         while (copies != null && copies.await()) {
             pushCopied(copies);
@@ -332,7 +333,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
         }
         tables.forEach((table, remote) -> client.ask(remote.gather(Rules.rate(state.optimizer(), table)),
                 Message.PUSH_ROWS));
-        client.awaitStep();
+        Strategies.started(client, "beforeStep").awaitStep();
         held.forEach(Tensor::close);
         held.clear();
         localWeights.adoptTrained();
@@ -344,26 +345,26 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
     @Override
     public void afterStep() {
         if (synchronous) {
-            agreement.compareWeights(state, config.checkInterval());
+            Strategies.started(agreement, "afterStep").compareWeights(state, config.checkInterval());
         } else if (steps++ % NOTES_INTERVAL_STEPS == 0) {
-            client.notifyFirst(new SessionMessage.Notes(state.step(), state.notes()));
+            Strategies.started(client, "afterStep").notifyFirst(new SessionMessage.Notes(state.step(), state.notes()));
         }
     }
 
     /** In synchronous training takes effect one step later, so that a worker need not wait for the others' votes. */
     @Override
     public boolean stops(boolean wanted) {
-        return synchronous ? agreement.stops(wanted) : wanted;
+        return synchronous ? Strategies.started(agreement, "stops").stops(wanted) : wanted;
     }
 
     @Override
     public void settle() {
         if (synchronous) {
-            agreement.pause();
+            Strategies.started(agreement, "settle").pause();
             // The weight of a worker is its share of each batch.
             agreement.sumBuffers(state.model(), agreement.share().weight());
         } else {
-            client.ask(localWeights.requests(), Message.PULL);
+            client.ask(Strategies.started(localWeights, "settle").requests(), Message.PULL);
             client.await("for the weights");
             localWeights.adoptTrained();
         }
@@ -386,19 +387,19 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
 
     @Override
     public void sum(double[] values) {
-        agreement.sum(values);
+        Strategies.started(agreement, "sum").sum(values);
     }
 
     @Override
     public void finish() {
         if (synchronous) {
-            agreement.tally();
+            Strategies.started(agreement, "finish").tally();
         }
         if (save != null) {
             // Servers must not end while they write. The thread that waits for the checkpoint reports a failure.
             save.awaitServers();
         }
-        client.askForFarewell();
+        Strategies.started(client, "finish").askForFarewell();
         client.await("for the servers to confirm the end of training");
         tables.keySet().forEach(table -> table.connect(null));
     }

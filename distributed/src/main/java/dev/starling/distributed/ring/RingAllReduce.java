@@ -162,11 +162,12 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
 
     @Override
     public void gradient(int index, Tensor gradient) {
-        buckets.gradient(index, gradient);
+        Strategies.started(buckets, "gradient").gradient(index, gradient);
     }
 
     @Override
     public Step beforeStep(Tensor[] gradients) {
+        Strategies.started(buckets, "beforeStep");
         writeNumbers();
         if (!epochs.run(() -> buckets.sum(gradients))) {
             return Step.RESTORED;
@@ -202,7 +203,7 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
 
     @Override
     public void afterStep() {
-        epochs.run(this::next);
+        Strategies.started(epochs, "afterStep").run(this::next);
     }
 
     private void next() {
@@ -231,7 +232,7 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
         if (throughput != null) {
             throughput.pause(System.nanoTime());
         }
-        List<Parameter> statistics = state.model().state().values().stream()
+        List<Parameter> statistics = Strategies.started(state, "settle").model().state().values().stream()
                 .filter(p -> p.isBuffer() && p.value().dtype().isFloating()).toList();
         long count = statistics.stream().mapToLong(p -> p.shape().count()).sum();
         if (world == 1 || count == 0) {
@@ -261,7 +262,7 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
 
     @Override
     public void sum(double[] values) {
-        epochs.run(() -> {
+        Strategies.started(epochs, "sum").run(() -> {
             try (Arena arena = Arena.ofConfined()) {
                 MemorySegment all = arena.allocateFrom(ValueLayout.JAVA_DOUBLE, values);
                 collectives.allReduce(all, DType.F64, ReduceOp.SUM);
@@ -274,7 +275,7 @@ public final class RingAllReduce implements DistributionStrategy, StreamsGradien
     public void finish() {
         try {
             // A rank that reaches this point has all results that it needs from the others.
-            collectives.barrier().await(timeout);
+            Strategies.started(collectives, "finish").barrier().await(timeout);
         } catch (PeerLostException | MembershipChangedException e) {
             LOG.log(Level.DEBUG, "rank {0} ends without a final barrier: {1}", rank, e.getMessage());
         }

@@ -75,6 +75,25 @@ class EngineTest {
         });
     }
 
+    /** Else a rank could fill the memory of another one. */
+    @Test
+    void endsIfARankBeginsTooManyReceives() {
+        List<String> ends = cluster(2, false).run(group -> {
+            Collectives all = group.collectives();
+            assertThatThrownBy(() -> {
+                MemorySegment bytes = Arena.ofAuto().allocate(1);
+                for (int tag = 0; group.rank() == 1 && tag <= 1 << 16; tag++) {
+                    all.receive(bytes, 0, tag);
+                }
+                group.await(() -> false, SOON);
+                all.barrier();
+            }).isInstanceOf(CollectiveMismatchException.class)
+                    .hasMessageContaining("rank 1 has begun more than 65536 receives for which rank 0 has sent");
+            return "";
+        });
+        assertThat(ends).hasSize(2);
+    }
+
     /** Otherwise the caller would take elements that are not reduced for the result. */
     @Test
     void refusesToWaitForWhatHasNeverBeenStarted() {

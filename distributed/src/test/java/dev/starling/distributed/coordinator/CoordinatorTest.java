@@ -18,6 +18,7 @@ import dev.starling.transport.Secret;
 import dev.starling.transport.Transport;
 import dev.starling.transport.TransportConfig;
 import java.io.IOException;
+import java.lang.management.ManagementFactory;
 import java.time.Duration;
 import java.time.temporal.ChronoUnit;
 import java.util.ArrayDeque;
@@ -35,6 +36,21 @@ import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class CoordinatorTest {
+    @Test
+    void sleepsWhileAnInterruptedCallerWaits() {
+        try (CoordinatorThread thread = CoordinatorThread.start(Coordinator.open(
+                TransportConfig.of("local", Secret.random()), 2, OnLoss.END, 1, Duration.ofSeconds(30)))) {
+            Thread.currentThread().interrupt();
+            long before = ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime();
+            assertThat(thread.awaitDone(Duration.ofSeconds(1))).isFalse();
+            assertThat(ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime() - before)
+                    .isLessThan(300_000_000);
+            assertThat(Thread.interrupted()).as("still interrupted").isTrue();
+        } finally {
+            Thread.interrupted();
+        }
+    }
+
     private static final Duration SOON = Duration.ofSeconds(5);
     private static final Role WORKER = new Role.Worker();
 

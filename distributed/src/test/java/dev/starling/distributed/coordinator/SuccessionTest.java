@@ -202,6 +202,13 @@ class SuccessionTest {
         });
     }
 
+    @Test
+    void nothingChangesIfAllProcessesAreStoppedTogether() {
+        Fault[] stops = Stream.of(COORDINATOR, "rank0", "rank1", "rank2")
+                .map(name -> new Fault.Pause(AT, SILENCE.multipliedBy(4), name)).toArray(Fault[]::new);
+        assertLastEpoch(run(3, stops), 1, "rank0", "rank1", "rank2");
+    }
+
     /** The others have another coordinator when it returns. */
     @Test
     void aMemberReturnsThatWasStoppedWithTheCoordinator() {

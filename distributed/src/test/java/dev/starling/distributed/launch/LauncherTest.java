@@ -74,6 +74,16 @@ class LauncherTest {
     }
 
     @Test
+    void doesWithoutSessionsThatTheSystemRefuses() throws IOException {
+        Path refused = dir.resolve("setsid");
+        Files.writeString(refused, "#!/bin/sh\nexit 1\n");
+        assertThat(refused.toFile().setExecutable(true)).isTrue();
+        assertThat(Launcher.session(List.of(dir.resolve("none"), refused))).isEmpty();
+        Files.writeString(refused, "#!/bin/sh\nexec \"$@\"\n");
+        assertThat(Launcher.session(List.of(refused))).containsExactly(refused.toString());
+    }
+
+    @Test
     void describesEachProcessInItsEnvironment() {
         int status = shell("echo $STARLING_RANK of $STARLING_WORLD, $STARLING_SERVERS serve, at $STARLING_COORDINATOR,"
                 + " $STARLING_LOCAL_RANK of $STARLING_LOCAL_WORLD here; echo bad $MORE >&2").processes(11).servers(1)

@@ -1,5 +1,6 @@
 package dev.starling.transport.aeron;
 
+import dev.starling.errors.OpenFiles;
 import dev.starling.transport.TransportException;
 import dev.starling.transport.spi.WireConfig;
 import io.aeron.driver.MediaDriver;
@@ -90,8 +91,8 @@ public final class AeronDriver implements AutoCloseable {
             throw AeronSettings.noRoom(directory, String.valueOf(e.getMessage()), e);
         } catch (Exception e) { // Agrona throws checked exceptions that it does not declare.
             throw new TransportException(TransportException.Problem.UNAVAILABLE, "cannot start a media driver in "
-                    + directory + ": " + e.getMessage(), e instanceof IOException
-                    ? "check quotas, and the limits of this process (ulimit -f and -n)" : "", e);
+                    + directory + ": " + e.getMessage(), OpenFiles.remedy(e, e instanceof IOException
+                    ? "check quotas, and the limits of this process (ulimit -f and -n)" : ""), e);
         }
     }
 

@@ -1,5 +1,6 @@
 package dev.starling.transport.aeron;
 
+import dev.starling.errors.OpenFiles;
 import dev.starling.transport.TransportException;
 import dev.starling.transport.TransportException.Problem;
 import dev.starling.transport.address.HostPort;
@@ -129,7 +130,11 @@ final class AeronWire implements Wire {
             wire.start(host, endpoint);
             return wire;
         } catch (RuntimeException | Error e) {
-            wire.close();
+            try {
+                wire.close();
+            } catch (RuntimeException remains) {
+                e.addSuppressed(remains);
+            }
             throw e;
         }
     }
@@ -170,7 +175,7 @@ final class AeronWire implements Wire {
                 throw HostPort.unbound(endpoint, e, ""); // By another process that began to listen after the check.
             }
             throw new TransportException(Problem.UNAVAILABLE, "Aeron cannot listen at " + HostPort.format(endpoint)
-                    + ": " + e.getMessage(), "choose another host or port, or 0 for any", e);
+                    + ": " + e.getMessage(), OpenFiles.remedy(e, "choose another host or port, or 0 for any"), e);
         }
     }
 
@@ -421,7 +426,7 @@ final class AeronWire implements Wire {
             throw HostPort.unbound(endpoint, e, "use one at which peers reach it");
         } catch (SocketException e) {
             throw new TransportException(Problem.ARGUMENT, "cannot listen at " + HostPort.format(endpoint) + ": " + e,
-                    "", e);
+                    OpenFiles.remedy(e, ""), e);
         }
     }
 

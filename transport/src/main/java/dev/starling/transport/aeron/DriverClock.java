@@ -1,11 +1,11 @@
 package dev.starling.transport.aeron;
 
+import dev.starling.transport.spi.Backoff;
 import io.aeron.CncFileDescriptor;
 import java.io.File;
 import java.nio.MappedByteBuffer;
 import java.nio.file.Path;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.LockSupport;
 import org.agrona.BufferUtil;
 import org.agrona.IoUtil;
 import org.agrona.concurrent.EpochClock;
@@ -60,7 +60,7 @@ final class DriverClock {
             if (System.nanoTime() - since > TimeUnit.MILLISECONDS.toNanos(timeoutMs)) {
                 return null;
             }
-            LockSupport.parkNanos(RETRY_NS);
+            Backoff.park(RETRY_NS);
         }
         CncFileDescriptor.checkVersion(version);
         long beat = new ManyToOneRingBuffer(CncFileDescriptor.createToDriverBuffer(mapped, metaData))

@@ -44,7 +44,23 @@ public record Backoff(long spinNs, long yieldNs, long minSleepNs, long maxSleepN
         } else if (idleNs < yieldNs) {
             Thread.yield();
         } else {
-            LockSupport.parkNanos(Math.clamp(idleNs / IDLE_PER_SLEEP, minSleepNs, maxSleepNs));
+            park(Math.clamp(idleNs / IDLE_PER_SLEEP, minSleepNs, maxSleepNs));
+        }
+    }
+
+    /**
+     * Parks this thread as {@link LockSupport#parkNanos(long)}, also if it is interrupted, and keeps the interrupt:
+     * otherwise each wait of an interrupted thread would end at once.
+     */
+    public static void park(long ns) {
+        boolean interrupted = Thread.interrupted();
+        if (interrupted) {
+            // An interrupt ends the next park, too.
+            LockSupport.parkNanos(1);
+        }
+        LockSupport.parkNanos(ns);
+        if (interrupted) {
+            Thread.currentThread().interrupt();
         }
     }
 

@@ -1,5 +1,6 @@
 package dev.starling.transport.tcp;
 
+import dev.starling.errors.OpenFiles;
 import dev.starling.transport.TransportException;
 import dev.starling.transport.TransportException.Problem;
 import dev.starling.transport.address.HostPort;
@@ -126,7 +127,7 @@ final class TcpWire implements Wire {
                 ? HostPort.unbound(bind, e, "use one at which peers reach it, or name one of this machine with the "
                         + "option bind")
                 : new TransportException(Problem.UNAVAILABLE, "cannot listen at " + bind + ": " + e,
-                        "allow this process to use the network, and to open more files (ulimit -n)", e);
+                        OpenFiles.remedy(e, "allow this process to use the network"), e);
     }
 
     static ProtocolFamily family(InetAddress address) {

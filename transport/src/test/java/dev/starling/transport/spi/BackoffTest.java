@@ -73,6 +73,21 @@ class BackoffTest {
         assertThat(System.nanoTime() - begin).as("a sleep that was ended").isLessThan(30_000_000_000L);
     }
 
+    @Test
+    void parksAlsoWhileTheThreadIsInterrupted() {
+        Thread.currentThread().interrupt();
+        try {
+            long begin = System.nanoTime();
+            for (int i = 0; i < 20; i++) {
+                Backoff.park(5_000_000);
+            }
+            assertThat(System.nanoTime() - begin).isGreaterThan(50_000_000);
+            assertThat(Thread.interrupted()).as("still interrupted").isTrue();
+        } finally {
+            Thread.interrupted();
+        }
+    }
+
     /** Returns how often this thread blocks; yielding does not count. */
     private static long sleeps(Backoff backoff, long idleNs, int calls) throws IOException {
         long before = switches();

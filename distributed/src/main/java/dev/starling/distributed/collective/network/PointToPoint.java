@@ -27,6 +27,8 @@ public final class PointToPoint {
     private static final int PAYLOAD = 16;
 
     private static final int MAX_PAYLOAD = 24 << 10;
+    /** How many receives of a rank may wait for sends of this one. */
+    static final int MAX_WANTED = 1 << 16;
 
     private final EpochMessages messages;
     /** By rank; {@code null} for those without a transfer so far. */
@@ -183,13 +185,20 @@ public final class PointToPoint {
         }
         int tag = buffer.getInt(offset + TAG, EpochMessages.ORDER);
         switch (buffer.getInt(offset + TYPE, EpochMessages.ORDER)) {
-            case WANT -> {
-                peer(from).wantedTags.addInt(tag);
-                peer(from).wantedSizes.addLong(buffer.getLong(offset + SIZE, EpochMessages.ORDER));
-            }
+            case WANT -> onWant(peer(from), from, tag, buffer.getLong(offset + SIZE, EpochMessages.ORDER));
             case DATA -> onData(peer(from), tag, buffer, offset + PAYLOAD, length - PAYLOAD);
             default -> { }
         }
+    }
+
+    private void onWant(Peer peer, int from, int tag, long size) {
+        if (peer.wantedTags.size() == MAX_WANTED) {
+            int rank = messages.fabric().rank();
+            throw new CollectiveMismatchException(rank, from, "rank " + from + " has begun more than " + MAX_WANTED
+                    + " receives for which rank " + rank + " has sent nothing; send what the other rank receives");
+        }
+        peer.wantedTags.addInt(tag);
+        peer.wantedSizes.addLong(size);
     }
 
     private void onData(Peer from, int tag, DirectBuffer buffer, int offset, int length) {

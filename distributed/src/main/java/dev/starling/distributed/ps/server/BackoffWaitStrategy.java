@@ -4,7 +4,7 @@ import com.lmax.disruptor.AlertException;
 import com.lmax.disruptor.Sequence;
 import com.lmax.disruptor.SequenceBarrier;
 import com.lmax.disruptor.WaitStrategy;
-import java.util.concurrent.locks.LockSupport;
+import dev.starling.transport.spi.Backoff;
 
 /**
  * Waits on a monitor while the ring is empty, and parks for short times while the previous stage processes an event. It
@@ -32,7 +32,7 @@ final class BackoffWaitStrategy implements WaitStrategy {
             if (i < YIELDS) {
                 Thread.yield();
             } else {
-                LockSupport.parkNanos(NAP_NS);
+                Backoff.park(NAP_NS);
             }
         }
         return available;

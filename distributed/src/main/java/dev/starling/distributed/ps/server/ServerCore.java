@@ -15,6 +15,7 @@ import dev.starling.distributed.ps.store.RowSaver;
 import dev.starling.distributed.ps.store.RowTask;
 import dev.starling.distributed.ps.wire.Message;
 import dev.starling.distributed.ps.wire.Plan;
+import dev.starling.transport.spi.Backoff;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -26,7 +27,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.LockSupport;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.UnsafeBuffer;
 import org.jspecify.annotations.Nullable;
@@ -322,7 +322,7 @@ final class ServerCore implements AutoCloseable {
         if (System.nanoTime() - deadlineNs > 0) {
             throw new ServerException("the parameter server made no progress for " + config.deadline(), null);
         }
-        LockSupport.parkNanos(PARK_NS);
+        Backoff.park(PARK_NS);
     }
 
     /** Throws if the server has failed. */
@@ -424,7 +424,7 @@ final class ServerCore implements AutoCloseable {
             if (only != null) {
                 throw new ServerException("the reply buffer is full", null);
             }
-            LockSupport.parkNanos(PARK_NS);
+            Backoff.park(PARK_NS);
         }
     }
 

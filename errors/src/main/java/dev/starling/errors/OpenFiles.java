@@ -1,0 +1,30 @@
+package dev.starling.errors;
+
+import com.sun.management.UnixOperatingSystemMXBean;
+import java.lang.management.ManagementFactory;
+import org.jspecify.annotations.Nullable;
+
+/** The advice where a process has as many files and sockets open as it may. */
+public final class OpenFiles {
+    private static final String TOO_MANY = "Too many open files";
+
+    private OpenFiles() {
+    }
+
+    /** Returns that advice if an exception, or one of its causes, reports this; otherwise {@code other}. */
+    public static String remedy(Throwable failure, String other) {
+        for (@Nullable Throwable each = failure; each != null; each = each.getCause()) {
+            if (String.valueOf(each.getMessage()).contains(TOO_MANY)) {
+                return remedy();
+            }
+        }
+        return other;
+    }
+
+    /** Returns the advice, with the present limit. */
+    public static String remedy() {
+        return "raise the limit of files and sockets that this process may open (ulimit -n)"
+                + (ManagementFactory.getOperatingSystemMXBean() instanceof UnixOperatingSystemMXBean system
+                        ? ", which is " + system.getMaxFileDescriptorCount() : "");
+    }
+}
