@@ -68,7 +68,10 @@ public interface Collectives {
      */
     Work send(MemorySegment bytes, int to, int tag);
 
-    /** Receives the bytes that another rank sends with the same tag, as many as {@code into} holds; {@link #send}. */
+    /**
+     * Receives the bytes that another rank sends with the same tag, as many as {@code into} holds; {@link #send}. At
+     * most 65,536 receives from one rank may wait for what it has not sent yet; more end the group.
+     */
     Work receive(MemorySegment into, int from, int tag);
 
     /** Prepares a {@link #send} that can be started repeatedly. */

@@ -2,11 +2,13 @@ package dev.starling.errors;
 
 import com.sun.management.UnixOperatingSystemMXBean;
 import java.lang.management.ManagementFactory;
+import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /** The advice where a process has as many files and sockets open as it may. */
 public final class OpenFiles {
-    private static final String TOO_MANY = "Too many open files";
+    /** The message of the C library, which it may translate, and how the JDK reports the number. */
+    private static final Pattern TOO_MANY = Pattern.compile("Too many open files|error[=:] ?24\\b");
 
     private OpenFiles() {
     }
@@ -14,7 +16,7 @@ public final class OpenFiles {
     /** Returns that advice if an exception, or one of its causes, reports this; otherwise {@code other}. */
     public static String remedy(Throwable failure, String other) {
         for (@Nullable Throwable each = failure; each != null; each = each.getCause()) {
-            if (String.valueOf(each.getMessage()).contains(TOO_MANY)) {
+            if (TOO_MANY.matcher(String.valueOf(each.getMessage())).find()) {
                 return remedy();
             }
         }

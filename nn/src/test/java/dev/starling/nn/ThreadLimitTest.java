@@ -70,8 +70,8 @@ class ThreadLimitTest {
                 "-XX:CompressedClassSpaceSize=64m", "--enable-native-access=ALL-UNNAMED", "-cp",
                 System.getProperty("java.class.path"), Probe.class.getName()).redirectErrorStream(true).start();
         try {
-            String output = new String(process.getInputStream().readAllBytes());
             assertThat(process.waitFor(50, TimeUnit.SECONDS)).isTrue();
+            String output = new String(process.getInputStream().readAllBytes());
             assertThat(output).doesNotContain("has started");
             for (String thread : List.of("starling-loader-0", "starling-checkpoint", "starling-predictor", "trial-0")) {
                 assertThat(output).containsPattern("fails: .*ThreadException: the thread " + thread

@@ -93,8 +93,8 @@ public final class Device {
     }
 
     /**
-     * Returns the native libraries that this machine's backends use, including those that are missing. May take
-     * seconds.
+     * Returns native libraries of this machine's backends, including those that are missing, beside what
+     * {@link #probes} describes. May take seconds.
      */
     public static List<Library> libraries() {
         List<Library> found = new ArrayList<>();

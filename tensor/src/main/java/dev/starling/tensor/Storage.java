@@ -1,5 +1,6 @@
 package dev.starling.tensor;
 
+import dev.starling.errors.ThreadException;
 import dev.starling.tensor.host.HostAllocator;
 import dev.starling.tensor.host.HostMemory;
 import dev.starling.tensor.spi.Allocator;
@@ -76,8 +77,14 @@ public final class Storage {
             return lent;
         }
         Allocator allocator = spec.device().backend().memory();
-        Storage storage = new Storage(spec.device(), allocator, allocator.allocate(spec.bytes()), spec.bytes(), null);
-        storage.own(thread.scope);
+        Block block = allocator.allocate(spec.bytes());
+        Storage storage = new Storage(spec.device(), allocator, block, spec.bytes(), null);
+        try {
+            storage.own(thread.scope);
+        } catch (ThreadException e) {
+            allocator.free(block);
+            throw e;
+        }
         return new Tensor(storage, spec, own, 0, thread);
     }
 
@@ -303,6 +310,9 @@ public final class Storage {
     void own(@Nullable Scope owner) {
         if (lender != null) {
             return;
+        }
+        if (owner == null) {
+            UnownedMemory.cleaner(); // If its thread cannot start, the scope keeps the storage.
         }
         if (scope != null) {
             scope.remove(this);

@@ -2,14 +2,12 @@ package dev.starling.transport;
 
 import com.sun.management.OperatingSystemMXBean;
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.management.ManagementFactory;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.regex.Pattern;
-import java.util.stream.Stream;
 
 /**
  * Zeroed memory that {@link Transport#allocate} has made and {@link Transport#register(AllocatedMemory)} takes. Making
@@ -38,7 +36,7 @@ public final class AllocatedMemory {
 
     /** Allocates memory; peers on this host may map it if it is to be shared, where the system allows that. */
     static AllocatedMemory of(long bytes, boolean sparse, boolean share) {
-        if (!sparse && bytes >= MIN_LARGE_PAGE_BYTES
+        if ((!sparse || !SharedMemory.isAvailable()) && bytes >= MIN_LARGE_PAGE_BYTES
                 && ManagementFactory.getOperatingSystemMXBean() instanceof OperatingSystemMXBean system) {
             requireRoom(bytes, system.getTotalMemorySize() + Math.max(0, system.getTotalSwapSpaceSize()));
         }
@@ -77,10 +75,11 @@ public final class AllocatedMemory {
 
     /** Returns how many bytes this process uses, without files that it maps; 0 if that is not known. */
     private static long used() {
-        try (Stream<String> lines = Files.lines(Path.of("/proc/self/status"))) {
-            return lines.filter(line -> USED.matcher(line).lookingAt())
+        try {
+            return Files.readAllLines(Path.of("/proc/self/status")).stream()
+                    .filter(line -> USED.matcher(line).lookingAt())
                     .mapToLong(line -> Long.parseLong(line.replaceAll("\\D", "")) << 10).sum();
-        } catch (IOException | UncheckedIOException e) {
+        } catch (IOException e) {
             return 0;
         }
     }

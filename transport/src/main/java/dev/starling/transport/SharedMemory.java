@@ -27,7 +27,8 @@ final class SharedMemory implements AutoCloseable {
     private static final int NOT_PERMITTED = 1;
     private static final int TOO_MANY_OPEN_FILES = 24;
     private static final int NOT_IMPLEMENTED = 38;
-    private static final boolean AVAILABLE = SystemCall.isOnLinux("memfd_create") && isPermitted();
+    private static final boolean ON_LINUX = SystemCall.isOnLinux("memfd_create");
+    private static final boolean AVAILABLE = ON_LINUX && isPermitted();
 
     private final Arena arena;
     private final int descriptor;
@@ -66,7 +67,7 @@ final class SharedMemory implements AutoCloseable {
     static void collapse(MemorySegment memory) {
         long begin = (memory.address() + LARGE_PAGE - 1) / LARGE_PAGE * LARGE_PAGE;
         long end = (memory.address() + memory.byteSize()) / LARGE_PAGE * LARGE_PAGE;
-        if (AVAILABLE && begin < end) {
+        if (ON_LINUX && begin < end) {
             Calls.ADVISE.call(begin, end - begin, COLLAPSE);
         }
     }

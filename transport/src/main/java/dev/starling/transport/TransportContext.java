@@ -13,13 +13,14 @@ import org.agrona.concurrent.CachedNanoClock;
  * @param sealing for protecting frames
  * @param opening for opening those that arrive
  * @param handlers of the application, which endpoints call
- * @param attended the time for which this process has listened to peers: the sum of the times between those calls, each
- *     up to {@link #ATTENDED_PER_TIMEOUT}. In a longer one, this process was stopped, as its peers may have been: their
- *     silence is no reason to lose them before they had time to break it
+ * @param attended the time for which this process has listened to peers: the sum of the times between calls of
+ *     {@link Transport#doWork}, each up to {@link #ATTENDED_PER_TIMEOUT}. In a longer one, this process was stopped, as
+ *     its peers may have been: their silence is no reason to lose them before they had time to break it
  */
 record TransportContext(TransportConfig config, Wire wire, CachedNanoClock clock, TransportCounters counters,
         Refusals refusals, Regions regions, BodyChecksum bodies, FrameProtection.Buffers sealing,
         FrameProtection.Buffers opening, Handlers handlers, CachedNanoClock attended) {
+    /** The liveness timeout, divided by the longest time that counts. */
     private static final int ATTENDED_PER_TIMEOUT = 4;
 
     /** Begins a call of {@link Transport#doWork}. */

@@ -12,6 +12,8 @@ import java.util.List;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledOnOs;
+import org.junit.jupiter.api.condition.OS;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -68,6 +70,7 @@ class MemoryRegionTest {
 
     /** What the process uses already counts, too. */
     @Test
+    @EnabledOnOs(OS.LINUX)
     void isRefusedIfTheMachineHasTooLittleBesideThisProcess() {
         AllocatedMemory.requireRoom(1 << 20, Long.MAX_VALUE);
         assertThatThrownBy(() -> AllocatedMemory.requireRoom(1 << 20, 2 << 20)).isInstanceOf(TransportException.class)

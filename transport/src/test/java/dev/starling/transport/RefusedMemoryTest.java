@@ -13,6 +13,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandle;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledOnOs;
 import org.junit.jupiter.api.condition.OS;
@@ -32,9 +33,14 @@ class RefusedMemoryTest {
                 "java.base/jdk.internal.misc=ALL-UNNAMED", "--enable-native-access=ALL-UNNAMED", "-cp",
                 System.getProperty("java.class.path"), RefusedMemoryTest.class.getName()).redirectErrorStream(true)
                 .start();
-        String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-        assumeTrue(!output.contains(NO_FILTER), NO_FILTER);
-        assertThat(output).contains("the system refuses memfd_create (errno 1)").contains("registered 4711, 4712");
+        try {
+            assertThat(process.waitFor(50, TimeUnit.SECONDS)).isTrue();
+            String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+            assumeTrue(!output.contains(NO_FILTER), NO_FILTER);
+            assertThat(output).contains("the system refuses memfd_create (errno 1)").contains("registered 4711, 4712");
+        } finally {
+            process.destroyForcibly();
+        }
     }
 
     /** The process with the filter. */

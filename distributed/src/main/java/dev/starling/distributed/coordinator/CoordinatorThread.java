@@ -2,6 +2,7 @@ package dev.starling.distributed.coordinator;
 
 import dev.starling.distributed.DistributedException;
 import dev.starling.errors.Durations;
+import dev.starling.errors.ThreadException;
 import dev.starling.transport.spi.Backoff;
 import java.lang.System.Logger.Level;
 import java.time.Duration;
@@ -29,12 +30,23 @@ public final class CoordinatorThread implements AutoCloseable {
 
     private CoordinatorThread(Coordinator coordinator) {
         this.coordinator = coordinator;
-        thread = Thread.ofPlatform().daemon().name(coordinator.roleName()).start(this::run);
+        thread = Thread.ofPlatform().daemon().name(coordinator.roleName()).unstarted(this::run);
     }
 
-    /** Starts the thread, which then owns the coordinator. */
+    /**
+     * Starts the thread, which then owns the coordinator.
+     *
+     * @throws ThreadException if the system refuses the thread; the coordinator is closed then
+     */
     public static CoordinatorThread start(Coordinator coordinator) {
-        return new CoordinatorThread(coordinator);
+        CoordinatorThread started = new CoordinatorThread(coordinator);
+        try {
+            ThreadException.start(started.thread);
+        } catch (ThreadException e) {
+            coordinator.close();
+            throw e;
+        }
+        return started;
     }
 
     private void run() {

@@ -1,6 +1,7 @@
 package dev.starling.distributed.group;
 
 import dev.starling.distributed.DistributedException;
+import dev.starling.errors.ThreadException;
 import dev.starling.transport.Transport;
 import dev.starling.transport.spi.Backoff;
 import java.time.Duration;
@@ -59,7 +60,7 @@ final class Progress implements AutoCloseable {
         this.work = work;
         this.busy = busy;
         this.maxReliefNs = maxReliefNs;
-        thread = background ? Thread.ofPlatform().daemon().name(name).start(this::run) : null;
+        thread = background ? ThreadException.start(Thread.ofPlatform().daemon().name(name).unstarted(this::run)) : null;
     }
 
     private void run() {

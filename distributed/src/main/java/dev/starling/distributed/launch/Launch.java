@@ -2,6 +2,7 @@ package dev.starling.distributed.launch;
 
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.coordinator.CoordinatorThread;
+import dev.starling.errors.ThreadException;
 import dev.starling.transport.Secret;
 import java.io.IOException;
 import java.nio.file.Path;
@@ -113,7 +114,12 @@ public final class Launch implements AutoCloseable {
         } catch (IOException e) {
             throw LaunchException.notStarted(-1, "the launch", e);
         }
-        Thread.ofPlatform().name("starling-launch").start(launch::supervise);
+        try {
+            ThreadException.start(Thread.ofPlatform().name("starling-launch").unstarted(launch::supervise));
+        } catch (ThreadException e) {
+            launch.finish(() -> { }, e);
+            throw e;
+        }
         return launch;
     }
 
@@ -281,11 +287,7 @@ public final class Launch implements AutoCloseable {
     }
 
     private void variables(int rank, Map<String, String> variables) {
-        variables.keySet().removeAll(List.of(LaunchedProcess.SECRET, LaunchedProcess.COORDINATOR,
-                LaunchedProcess.ROLE));
-        if (launcher.thisJvm) {
-            variables.keySet().removeAll(JavaCommand.VARIABLES);
-        }
+        launcher.removeOwn(variables.keySet());
         variables.put(LaunchedProcess.RANK, Integer.toString(rank));
         variables.put(LaunchedProcess.WORLD, Integer.toString(launcher.processes));
         variables.put(LaunchedProcess.LOCAL_WORLD, Integer.toString(launcher.processes));

@@ -14,6 +14,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
@@ -115,6 +116,14 @@ public final class Launcher implements Cloneable {
      */
     public static Launcher ofThisProgram(String... arguments) {
         return new Launcher(JavaCommand.ofThisProgram(List.of(arguments)), true);
+    }
+
+    /** Removes the variables that are for this process alone. */
+    void removeOwn(Set<String> variables) {
+        variables.removeAll(List.of(LaunchedProcess.SECRET, LaunchedProcess.COORDINATOR, LaunchedProcess.ROLE));
+        if (thisJvm) {
+            variables.removeAll(JavaCommand.VARIABLES);
+        }
     }
 
     /** Returns a prefix that runs a command in a session of its own, or an empty list. */

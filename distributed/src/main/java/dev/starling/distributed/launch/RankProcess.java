@@ -1,5 +1,6 @@
 package dev.starling.distributed.launch;
 
+import dev.starling.errors.ThreadException;
 import java.io.IOException;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
@@ -17,7 +18,7 @@ final class RankProcess {
     /** A descendant may hold the output open after the process has ended. */
     private static final long DRAIN_MS = 1000;
     private static final String KILLED = "; the launcher did not send this signal: the kernel does if the memory of the"
-            + " machine, or of its container, runs out (dmesg and oom_kill in the container's memory.events tell); use"
+            + " machine, or of its container, runs out (dmesg and oom_kill in the container's memory.events show it); use"
             + " fewer ranks, smaller batches or smaller heaps (-Xmx), or raise the container's limit";
 
     final int rank;
@@ -76,7 +77,8 @@ final class RankProcess {
     }
 
     private Thread thread(String stream, OutputPump pump) {
-        return Thread.ofPlatform().daemon().name("starling-launch-" + rank + "-" + stream).start(pump);
+        return ThreadException.start(Thread.ofPlatform().daemon().name("starling-launch-" + rank + "-" + stream)
+                .unstarted(pump));
     }
 
     /** Sets callbacks for the end of the process, and for the later end of both the process and its output. */
@@ -90,7 +92,7 @@ final class RankProcess {
 
     /** Sends a signal to the process and its descendants; signal 0 checks whether any of them exists. */
     boolean signal(int number) {
-        killedHere |= number == Signals.KILL;
+        killedHere |= number == Signals.KILL && process.isAlive();
         boolean sent = (target < 0 || process.isAlive()) && Signals.send(target, number);
         // The process may not have entered its own session yet.
         return sent || process.isAlive() && Signals.send(process.pid(), number);

@@ -75,8 +75,7 @@ import org.jspecify.annotations.Nullable;
  *
  * <p><b>Failures.</b> Workers wait for a lost server to return and repeat the requests that it did not acknowledge.
  * Other workers continue without a lost worker. With {@link Consistency.Synchronous}, the loss of any member ends
- * training on all members, servers included, with a {@link PeerLostException} that names the member lost first, even
- * if the group continues without it; no process can replace it.
+ * training on all members, servers included, with a {@link PeerLostException} that names the first. None is replaced.
  *
  * <p>Confined to the training thread.
  */
@@ -320,8 +319,9 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
 
     @Override
     public Step beforeStep(Tensor[] gradients) {
+        Strategies.started(client, "beforeStep");
         if (synchronous) {
-            Strategies.started(agreement, "beforeStep").pause();
+            agreement.pause();
         }
         while (copies != null && copies.await()) {
             pushCopied(copies);
@@ -333,7 +333,7 @@ public final class ParameterServer implements DistributionStrategy, StreamsGradi
         }
         tables.forEach((table, remote) -> client.ask(remote.gather(Rules.rate(state.optimizer(), table)),
                 Message.PUSH_ROWS));
-        Strategies.started(client, "beforeStep").awaitStep();
+        client.awaitStep();
         held.forEach(Tensor::close);
         held.clear();
         localWeights.adoptTrained();

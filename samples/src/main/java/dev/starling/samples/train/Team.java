@@ -224,7 +224,8 @@ final class Team {
                 try {
                     completions.submit(() -> Threads.with(threads, () -> unchecked(body)));
                 } catch (OutOfMemoryError e) {
-                    // Those that have started wait for it.
+                    // Those that have started wait for it, until they lose the coordinator.
+                    coordinator.close();
                     pool.shutdownNow();
                     throw new ThreadException("starling-worker-" + rank, e);
                 }

@@ -17,7 +17,8 @@ public interface BackendProvider {
     }
 
     /**
-     * Returns the native libraries that the backend uses, including those that are missing; none if there is no device.
+     * Returns native libraries to report: those that are missing, and others that the backend uses unless the probe
+     * describes them; none if there is no device.
      * May take seconds, and loads the libraries. Never throws.
      */
     default List<Library> libraries() {

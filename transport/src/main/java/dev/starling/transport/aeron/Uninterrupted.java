@@ -1,5 +1,6 @@
 package dev.starling.transport.aeron;
 
+import dev.starling.errors.ThreadException;
 import io.aeron.Aeron;
 import io.aeron.LogBuffers;
 import java.lang.System.Logger.Level;
@@ -22,7 +23,7 @@ final class Uninterrupted {
     /** Calls an action in a thread of its own and waits for it, whether or not the caller is interrupted. */
     static <T> T call(Callable<T> action) {
         FutureTask<T> task = new FutureTask<>(action);
-        Thread.ofPlatform().daemon().name("starling-aeron-files").start(task);
+        ThreadException.start(Thread.ofPlatform().daemon().name("starling-aeron-files").unstarted(task));
         boolean interrupted = false;
         try {
             while (true) {

@@ -7,6 +7,7 @@ import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
+import java.lang.invoke.MethodType;
 import java.lang.invoke.VarHandle;
 
 /**
@@ -27,8 +28,10 @@ public final class SystemCall {
     /** Returns the function of a name, which must exist. */
     public static SystemCall of(String name, MemoryLayout... parameters) {
         Linker linker = Linker.nativeLinker();
-        return new SystemCall(linker.downcallHandle(linker.defaultLookup().findOrThrow(name),
-                FunctionDescriptor.of(ValueLayout.JAVA_INT, parameters), Linker.Option.captureCallState(ERRNO)));
+        MethodHandle handle = linker.downcallHandle(linker.defaultLookup().findOrThrow(name),
+                FunctionDescriptor.of(ValueLayout.JAVA_INT, parameters), Linker.Option.captureCallState(ERRNO));
+        return new SystemCall(handle.asSpreader(1, Object[].class, parameters.length)
+                .asType(MethodType.methodType(int.class, MemorySegment.class, Object[].class)));
     }
 
     /** Returns whether this is Linux and its C library has a function. */
@@ -41,7 +44,7 @@ public final class SystemCall {
     public int call(Object... arguments) {
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment state = arena.allocate(STATE);
-            int result = (int) handle.bindTo(state).invokeWithArguments(arguments);
+            int result = (int) handle.invokeExact(state, arguments);
             return result == -1 ? -(int) ERROR.get(state, 0L) : result;
         } catch (RuntimeException | Error e) {
             throw e;

@@ -127,7 +127,8 @@ final class TcpWire implements Wire {
                 ? HostPort.unbound(bind, e, "use one at which peers reach it, or name one of this machine with the "
                         + "option bind")
                 : new TransportException(Problem.UNAVAILABLE, "cannot listen at " + bind + ": " + e,
-                        OpenFiles.remedy(e, "allow this process to use the network"), e);
+                        OpenFiles.remedy(e, "allow this process to use the network, and to open more"
+                                + " files (ulimit -n)"), e);
     }
 
     static ProtocolFamily family(InetAddress address) {

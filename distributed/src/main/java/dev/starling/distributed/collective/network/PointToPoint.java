@@ -195,7 +195,7 @@ public final class PointToPoint {
         if (peer.wantedTags.size() == MAX_WANTED) {
             int rank = messages.fabric().rank();
             throw new CollectiveMismatchException(rank, from, "rank " + from + " has begun more than " + MAX_WANTED
-                    + " receives for which rank " + rank + " has sent nothing; send what the other rank receives");
+                    + " receives of what rank " + rank + " has not sent yet; send first, or receive less at a time");
         }
         peer.wantedTags.addInt(tag);
         peer.wantedSizes.addLong(size);

@@ -1,5 +1,6 @@
 package dev.starling.distributed.ps.store;
 
+import dev.starling.errors.ThreadException;
 import java.io.IOException;
 import java.nio.file.FileSystemException;
 import java.nio.file.Path;
@@ -39,7 +40,7 @@ public abstract sealed class RowTask permits RowSaver, RowRestorer {
         if (threadName == null) {
             run();
         } else {
-            thread = Thread.ofPlatform().daemon().name(threadName).start(this::run);
+            thread = ThreadException.start(Thread.ofPlatform().daemon().name(threadName).unstarted(this::run));
         }
     }
 

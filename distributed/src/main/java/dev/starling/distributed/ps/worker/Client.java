@@ -42,6 +42,8 @@ import org.jspecify.annotations.Nullable;
 public final class Client {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
     private static final Duration CHECK_INTERVAL = Duration.ofMillis(200);
+    /** A wait that ends later than this was that of a stopped process. */
+    private static final long STOPPED_NS = 1_000_000_000;
     private static final Duration JOB_INTERVAL = Duration.ofMillis(50);
 
     public final ServerLink[] servers;
@@ -214,11 +216,14 @@ public final class Client {
 
     /** Works until a job has reached a state. */
     public void await(RowJob newJob, BooleanSupplier reached, String what) {
+        long stoppedNs = 0;
         while (!reached.getAsBoolean()) {
             ask(newJob);
+            long passNs = nanoTime();
             group.await(() -> reached.getAsBoolean() || failure != null || isOver(), JOB_INTERVAL);
+            stoppedNs += stoppedNs(passNs, JOB_INTERVAL);
             throwIfOver();
-            if (isTimedOut(newJob.lastChangeNs()) && !reached.getAsBoolean()) {
+            if (isTimedOut(newJob.lastChangeNs() + stoppedNs) && !reached.getAsBoolean()) {
                 throw timeout(what);
             }
         }
@@ -226,6 +231,12 @@ public final class Client {
 
     long nanoTime() {
         return group.transport().nanoTime();
+    }
+
+    /** Returns for how long this process was stopped, as its servers may have been, in a wait of at most a duration. */
+    private long stoppedNs(long sinceNs, Duration atMost) {
+        long lateNs = nanoTime() - sinceNs - atMost.toNanos();
+        return lateNs > STOPPED_NS ? lateNs : 0;
     }
 
     /** Returns whether the group's timeout has passed since a moment. */
@@ -331,11 +342,13 @@ public final class Client {
         long begin = nanoTime();
         long warnNs = group.patience().first().toNanos();
         while (!isComplete()) {
+            long passNs = nanoTime();
             group.awaitLocked(() -> {
                 // Sends what a link has refused because of back-pressure.
                 pump();
                 return isComplete() || failure != null || isOver();
             }, CHECK_INTERVAL);
+            begin += stoppedNs(passNs, CHECK_INTERVAL);
             throwIfOver();
             rejoinIfExcluded();
             long since = Math.max(begin, workingNs);

@@ -27,6 +27,10 @@ import org.jspecify.annotations.Nullable;
  * extracted from the {@code org.bytedeco:dnnl} jar of this platform into JavaCPP's cache directory.
  */
 public final class OneDnn {
+    private static final String INSTALL = "add org.bytedeco:javacpp and org.bytedeco:dnnl with the classifier of this "
+            + "platform (linux-x86_64, windows-x86_64, macosx-arm64, …), and let the process write to the directory "
+            + "that the system property org.bytedeco.javacpp.cachedir names (~/.javacpp/cache by default), on a file system "
+            + "without noexec";
     private static final Library LIBRARY = new Library(() -> NewThread.run("onednn-load", OneDnn::load), 1_000_000_000);
 
     private OneDnn() { }
@@ -43,9 +47,7 @@ public final class OneDnn {
 
     /** Returns how to make a missing library available. */
     public static String remedy() {
-        return "add org.bytedeco:javacpp and org.bytedeco:dnnl with the classifier of this platform (linux-x86_64, "
-            + "windows-x86_64, macosx-arm64, …), and let the process write to the directory that the system property "
-            + "org.bytedeco.javacpp.cachedir names (~/.javacpp/cache by default), on a file system without noexec";
+        return LIBRARY.known ? INSTALL : "permit the thread that loads it; the next use tries again";
     }
 
     /** Returns whether the processor has instructions for matrix products and convolutions of {@code type}. */
@@ -222,7 +224,7 @@ public final class OneDnn {
                 lastTryNs = System.nanoTime();
                 warn(e, "");
             } catch (Exception e) {
-                warn(e instanceof ExecutionException ? e.getCause() : e, ". Remedy: " + remedy());
+                warn(e instanceof ExecutionException ? e.getCause() : e, ". Remedy: " + INSTALL);
                 known = true;
             }
         }
