@@ -60,7 +60,8 @@ final class Progress implements AutoCloseable {
         this.work = work;
         this.busy = busy;
         this.maxReliefNs = maxReliefNs;
-        thread = background ? ThreadException.start(Thread.ofPlatform().daemon().name(name).unstarted(this::run)) : null;
+        thread = background ? ThreadException.start(Thread.ofPlatform().daemon().name(name).unstarted(this::run))
+                : null;
     }
 
     private void run() {

@@ -50,8 +50,8 @@ final class LaunchDirectory implements AutoCloseable {
             try {
                 return in(parent);
             } catch (IOException e) {
-                throw new IOException("cannot create a directory in " + parent + ": " + e + "; name another directory in "
-                        + LaunchedProcess.DIRECTORY, e);
+                throw new IOException("cannot create a directory in " + parent + ": " + e + "; name another directory "
+                        + "in " + LaunchedProcess.DIRECTORY, e);
             }
         }
         try {

@@ -18,8 +18,8 @@ final class RankProcess {
     /** A descendant may hold the output open after the process has ended. */
     private static final long DRAIN_MS = 1000;
     private static final String KILLED = "; the launcher did not send this signal: the kernel does if the memory of the"
-            + " machine, or of its container, runs out (dmesg and oom_kill in the container's memory.events show it); use"
-            + " fewer ranks, smaller batches or smaller heaps (-Xmx), or raise the container's limit";
+            + " machine, or of its container, runs out (dmesg and oom_kill in the container's memory.events show it);"
+            + " use fewer ranks, smaller batches or smaller heaps (-Xmx), or raise the container's limit";
 
     final int rank;
     final Process process;

@@ -28,9 +28,9 @@ import org.jspecify.annotations.Nullable;
  */
 public final class OneDnn {
     private static final String INSTALL = "add org.bytedeco:javacpp and org.bytedeco:dnnl with the classifier of this "
-            + "platform (linux-x86_64, windows-x86_64, macosx-arm64, …), and let the process write to the directory "
-            + "that the system property org.bytedeco.javacpp.cachedir names (~/.javacpp/cache by default), on a file system "
-            + "without noexec";
+        + "platform (linux-x86_64, windows-x86_64, macosx-arm64, …), and let the process write to the directory that "
+        + "the system property org.bytedeco.javacpp.cachedir names (~/.javacpp/cache by default), on a file system "
+        + "without noexec";
     private static final Library LIBRARY = new Library(() -> NewThread.run("onednn-load", OneDnn::load), 1_000_000_000);
 
     private OneDnn() { }
