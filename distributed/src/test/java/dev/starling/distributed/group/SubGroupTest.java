@@ -174,10 +174,11 @@ class SubGroupTest {
                         }
                         return member.rank() == 1;
                     });
-                    fails.set(group.rank() == 0);
+                    int rank = group.rank();
+                    fails.set(rank == 0);
                     formed.countDown();
                     assertThat(formed.await(SOON.toSeconds(), TimeUnit.SECONDS)).isTrue();
-                    if (group.rank() == 1) {
+                    if (rank == 1) {
                         return null;
                     }
                     assertThatThrownBy(() -> group.collectives().barrier().await(SOON))

@@ -42,6 +42,8 @@ public final class PointToPoint {
     private static final class Peer {
         final List<Transfer> sends = new ArrayList<>();
         final List<Transfer> receives = new ArrayList<>();
+        /** How many of the receives, the oldest, the other rank knows. */
+        int announced;
         final IntArrayList wantedTags = new IntArrayList();
         final LongArrayList wantedSizes = new LongArrayList();
 
@@ -106,32 +108,32 @@ public final class PointToPoint {
         int work = 0;
         for (int rank = 0; pending > 0 && rank < peers.length; rank++) {
             Peer peer = peers[rank];
-            work += peer == null ? 0 : announce(peer.receives) + push(peer);
+            work += peer == null ? 0 : announce(peer) + push(peer);
         }
         return work;
     }
 
     /** Sends a WANT for each receive, in order, as far as there is room. */
-    private int announce(List<Transfer> receives) {
+    private int announce(Peer peer) {
         int work = 0;
-        for (int i = 0; i < receives.size(); i++) {
-            Transfer t = receives.get(i);
+        while (peer.announced < peer.receives.size()) {
+            Transfer t = peer.receives.get(peer.announced);
+            t.agreed(send(t, WANT, 0));
             if (!t.isAgreed()) {
-                t.agreed(send(t, WANT, 0));
-                if (!t.isAgreed()) {
-                    return work;
-                }
-                work++;
+                return work;
             }
+            peer.announced++;
+            work++;
         }
         return work;
     }
 
+    /** Sends what the other rank wants; of several transfers with a tag the oldest, since a WANT is for one. */
     private int push(Peer peer) {
         int work = 0;
         for (int i = 0; i < peer.sends.size(); i++) {
             Transfer t = peer.sends.get(i);
-            if (Peer.oldest(peer.sends, t.tag) == t && (t.isAgreed() || match(t, peer))) {
+            if (t.isAgreed() || match(t, peer)) {
                 do {
                     int length = (int) Math.min(MAX_PAYLOAD, t.left());
                     if (!send(t, DATA, length)) {
@@ -203,7 +205,7 @@ public final class PointToPoint {
 
     private void onData(Peer from, int tag, DirectBuffer buffer, int offset, int length) {
         Transfer t = Peer.oldest(from.receives, tag);
-        if (t == null || length > t.left() || length > MAX_PAYLOAD) {
+        if (t == null || !t.isAgreed() || length > t.left() || length > MAX_PAYLOAD) {
             return;
         }
         buffer.getBytes(offset, out, 0, length);
@@ -211,6 +213,7 @@ public final class PointToPoint {
         t.advance(length);
         if (t.left() == 0) {
             from.receives.remove(t);
+            from.announced--;
             finish(t);
         }
     }
@@ -222,6 +225,7 @@ public final class PointToPoint {
                 peer.receives.forEach(t -> t.fail(why));
                 peer.sends.clear();
                 peer.receives.clear();
+                peer.announced = 0;
             }
         }
         pending = 0;
