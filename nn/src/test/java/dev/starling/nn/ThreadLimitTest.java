@@ -14,11 +14,10 @@ import dev.starling.nn.search.TrialTraining;
 import dev.starling.nn.serve.Predictor;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Tensor;
+import dev.starling.tensor.ThreadLimit;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledOnOs;
 import org.junit.jupiter.api.condition.OS;
@@ -41,13 +40,7 @@ class ThreadLimitTest {
         }
 
         private static void report(String what, Runnable start) {
-            try {
-                while (true) {
-                    Thread.ofPlatform().daemon().start(LockSupport::park);
-                }
-            } catch (OutOfMemoryError e) {
-                // No further thread can start.
-            }
+            ThreadLimit.exhaust();
             try {
                 // A thread may have ended meanwhile.
                 for (int i = 0; i < 64; i++) {
@@ -63,22 +56,11 @@ class ThreadLimitTest {
     @Test
     @EnabledOnOs(OS.LINUX)
     void namesLimitAndRemedyOfAThreadThatCannotStart() throws Exception {
-        String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
-        // The stacks of threads exhaust the address space before anything else does.
-        Process process = new ProcessBuilder("sh", "-c", "ulimit -v 12000000; exec \"$@\"", "sh", java, "-Xss512m",
-                "-XX:+UseSerialGC", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=64m",
-                "-XX:CompressedClassSpaceSize=64m", "--enable-native-access=ALL-UNNAMED", "-cp",
-                System.getProperty("java.class.path"), Probe.class.getName()).redirectErrorStream(true).start();
-        try {
-            assertThat(process.waitFor(50, TimeUnit.SECONDS)).isTrue();
-            String output = new String(process.getInputStream().readAllBytes());
-            assertThat(output).doesNotContain("has started");
-            for (String thread : List.of("starling-loader-0", "starling-checkpoint", "starling-predictor", "trial-0")) {
-                assertThat(output).containsPattern("fails: .*ThreadException: the thread " + thread
-                        + " cannot start: .*ulimit -u");
-            }
-        } finally {
-            process.destroyForcibly();
+        String output = ThreadLimit.run(Probe.class);
+        assertThat(output).doesNotContain("has started");
+        for (String thread : List.of("starling-loader-0", "starling-checkpoint", "starling-predictor", "trial-0")) {
+            assertThat(output).containsPattern("fails: .*ThreadException: the thread " + thread
+                    + " cannot start: .*ulimit -u");
         }
     }
 }

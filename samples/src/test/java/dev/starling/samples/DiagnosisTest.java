@@ -7,6 +7,7 @@ import dev.starling.samples.Finding.Verdict;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -29,6 +30,21 @@ class DiagnosisTest {
                 new Finding("A", Verdict.NOTE, "unknown: the check did not finish within 100 ms", "do not wait"),
                 found);
         never.countDown();
+    }
+
+    /** It may have to delete files that the end of the process would leave behind. */
+    @Test
+    void waitsForTheCleanUpOfACheckThatIsLate() throws InterruptedException {
+        AtomicBoolean clean = new AtomicBoolean();
+        diagnosis.start("A", Duration.ofMillis(1), "", () -> {
+            Thread.sleep(200);
+            clean.set(true);
+            return List.of();
+        });
+        assertThat(diagnosis.findings()).hasSize(1);
+        assertThat(clean).isFalse();
+        diagnosis.finish();
+        assertThat(clean).isTrue();
     }
 
     @Test

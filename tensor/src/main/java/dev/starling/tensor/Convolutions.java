@@ -169,6 +169,6 @@ public final class Convolutions {
                     + Arrays.toString(stride) + ", padding " + Arrays.toString(padding) + ", dilation "
                     + Arrays.toString(dilation), "give one value per spatial dimension");
         }
-        return new Geometry(stride.clone(), padding.clone(), dilation.clone(), groups);
+        return new Geometry(stride, padding, dilation, groups);
     }
 }

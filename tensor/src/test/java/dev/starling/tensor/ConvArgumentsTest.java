@@ -98,6 +98,16 @@ class ConvArgumentsTest {
     }
 
     @Test
+    void geometriesKeepNoArrayOfTheirCaller() {
+        int[] values = {1, 1};
+        Geometry geometry = new Geometry(values, values, values, 1);
+        Window window = new Window(values, values, values, values, false);
+        values[0] = 2;
+        assertThat(geometry).isEqualTo(Geometry.of(2, 1, 1, 1, 1));
+        assertThat(window).isEqualTo(Window.of(2, 1, 1, 1));
+    }
+
+    @Test
     void transposesOrRefusesExtremeGeometries() {
         for (int stride : EXTREMES) {
             for (int padding : EXTREMES) {

@@ -3,13 +3,9 @@ package dev.starling.tensor;
 import static org.assertj.core.api.Assertions.assertThat;
 
 import dev.starling.errors.ThreadException;
-import java.nio.file.Path;
-import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledOnOs;
 import org.junit.jupiter.api.condition.OS;
@@ -52,20 +48,7 @@ class UnownedMemoryTest {
         }
 
         public static void main(String[] arguments) throws InterruptedException {
-            Deque<Thread> started = new ArrayDeque<>();
-            try {
-                while (true) {
-                    Thread thread = Thread.ofPlatform().daemon().unstarted(() -> {
-                        while (!Thread.interrupted()) {
-                            LockSupport.park();
-                        }
-                    });
-                    thread.start();
-                    started.push(thread);
-                }
-            } catch (OutOfMemoryError e) {
-                System.out.println(started.size() + " threads");
-            }
+            Deque<Thread> started = ThreadLimit.exhaust();
             try {
                 Tensor.ones(1);
             } catch (ThreadException e) {
@@ -88,20 +71,8 @@ class UnownedMemoryTest {
     @Test
     @EnabledOnOs(OS.LINUX)
     void makesTensorsAgainAfterTheCleanersThreadCouldNotStart() throws Exception {
-        String java = Path.of(System.getProperty("java.home"), "bin", "java").toString();
-        // The stacks of threads exhaust the address space before anything else does.
-        Process process = new ProcessBuilder("sh", "-c", "ulimit -v 12000000; exec \"$@\"", "sh", java, "-Xss512m",
-            "-XX:+UseSerialGC", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=64m",
-            "-XX:CompressedClassSpaceSize=64m", "--enable-native-access=ALL-UNNAMED", "-cp",
-            System.getProperty("java.class.path"), Probe.class.getName()).redirectErrorStream(true).start();
-        try {
-            assertThat(process.waitFor(50, TimeUnit.SECONDS)).isTrue();
-            String output = new String(process.getInputStream().readAllBytes());
-            assertThat(output).contains("cannot start: unable to create native thread", "ulimit -u", "pids.max",
-                "\n1.0\n");
-        } finally {
-            process.destroyForcibly();
-        }
+        assertThat(ThreadLimit.run(Probe.class)).contains("cannot start: unable to create native thread", "ulimit -u",
+                "pids.max", "\n1.0\n");
     }
 
     @Test

@@ -37,7 +37,7 @@ public final class Engine implements Task.Runner, AutoCloseable {
     private static final long LINE = 64;
 
     /** Stands for any other thread when memory's accessibility is checked. */
-    private static final Thread OTHER_THREAD = Thread.ofPlatform().inheritInheritableThreadLocals(false)
+    static final Thread OTHER_THREAD = Thread.ofPlatform().inheritInheritableThreadLocals(false)
             .unstarted(() -> { });
 
     static {

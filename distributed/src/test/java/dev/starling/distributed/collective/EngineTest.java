@@ -75,6 +75,13 @@ class EngineTest {
         });
     }
 
+    /** That of the first thread may be the loader of a web application, which could then never be unloaded. */
+    @Test
+    void keepsNoClassLoaderOfTheThreadThatFirstUsesIt() {
+        assertThat(Thread.currentThread().getContextClassLoader()).isNotNull();
+        assertThat(Engine.OTHER_THREAD.getContextClassLoader()).isNull();
+    }
+
     /** Else a rank could fill the memory of another one. */
     @Test
     void endsIfARankBeginsTooManyReceives() {

@@ -9,7 +9,9 @@ import dev.starling.distributed.Group;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.distributed.coordinator.Coordinator;
 import dev.starling.distributed.coordinator.CoordinatorThread;
+import dev.starling.errors.ThreadException;
 import dev.starling.tensor.TensorException;
+import dev.starling.tensor.ThreadLimit;
 import dev.starling.transport.Secret;
 import dev.starling.transport.TransportConfig;
 import java.io.ByteArrayOutputStream;
@@ -228,6 +230,32 @@ class LauncherTest {
         assertThat(text(out)).isEqualTo("a\rb");
         assertThat(text(err)).isEmpty();
         assertThat(e.lastLines()).containsExactly("why");
+    }
+
+    /** Starts a launch to whose supervisor the system refuses the thread. */
+    static final class Probe {
+        private Probe() {
+        }
+
+        public static void main(String[] arguments) {
+            Path[] files = new Path[1];
+            try {
+                Launcher.of(List.of("true")).coordinator((secret, directory, processes) -> {
+                    files[0] = directory;
+                    ThreadLimit.exhaust();
+                    return null;
+                }).start();
+            } catch (ThreadException e) {
+                System.out.println(e.getMessage() + (Files.exists(files[0]) ? " leaves " : " deletes ") + "files");
+            }
+            System.exit(0);
+        }
+    }
+
+    @Test
+    void leavesNothingIfTheSupervisorCannotStart() throws Exception {
+        assertThat(ThreadLimit.run(Probe.class)).containsPattern("the thread starling-launch cannot start: .*"
+                + "ulimit -u.* deletes files");
     }
 
     @Test

@@ -53,6 +53,7 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
     private final Duration staleness;
     private final String compression;
     private final boolean half;
+    /** {@code null} before the start and after {@link #close}. */
     private TrainingState state;
     private SiteWeights weights;
     /** {@code null} on ranks above 0, before the start and after the end. */
@@ -147,8 +148,16 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
         return new SiteLink(cluster, topic, site, staleness, compression, weights);
     }
 
+    private void requireStarted(String method) {
+        if (state == null) {
+            throw new IllegalStateException(method + " needs a strategy that has been started and is not closed; call"
+                    + " start first, as a Trainer does");
+        }
+    }
+
     @Override
     public void afterStep() {
+        requireStarted("afterStep");
         inner.afterStep();
         if (link != null) {
             link.receive(Duration.ZERO);
@@ -229,6 +238,7 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
 
     @Override
     public void conclude() {
+        requireStarted("conclude");
         Concludes.of(inner).conclude();
         if (link != null) {
             // The final weights are published only after the previous ones have arrived; the deadline bounds this wait.
@@ -246,6 +256,7 @@ public final class KafkaGossip implements DistributionStrategy, StreamsGradients
 
     @Override
     public void close() {
+        state = null;
         try {
             disconnect();
         } finally {

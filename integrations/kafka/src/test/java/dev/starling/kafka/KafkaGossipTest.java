@@ -47,6 +47,16 @@ class KafkaGossipTest {
     }
 
     @Test
+    void namesTheCallThatNeedsAStart() {
+        try (KafkaGossip gossip = KafkaGossip.of(KafkaCluster.at("localhost:9"), "weights", "a").build()) {
+            assertThatThrownBy(gossip::afterStep).isInstanceOf(IllegalStateException.class)
+                    .hasMessageStartingWith("afterStep needs").hasMessageContaining("call start first");
+            assertThatThrownBy(gossip::conclude).isInstanceOf(IllegalStateException.class)
+                    .hasMessageStartingWith("conclude needs").hasMessageContaining("call start first");
+        }
+    }
+
+    @Test
     void convergesOverABroker(EmbeddedBroker broker) {
         KafkaCluster cluster = Broker.cluster(broker);
         String topic = Broker.topic(broker, "weights", 1);

@@ -8,8 +8,7 @@ import dev.starling.tensor.op.Rule;
  * RMSprop: steps divided by the root of a running mean of squared gradients; see {@link Rule.Rmsprop}.
  *
  * <p>The square of an f32 gradient element above 1.8·10¹⁹ is infinite. The mean of the squares then stays infinite, and
- * its weight does not move any more, unless {@link ClipByNorm} or {@link ClipByValue} bounds the gradients before. If
- * the mean is centred and its own square is infinite, too, the weight becomes NaN.
+ * its weight does not move any more, unless {@link ClipByNorm} or {@link ClipByValue} bounds the gradients before.
  */
 public final class Rmsprop {
     private Rmsprop() {

@@ -183,6 +183,20 @@ class OptimizerTest {
         }
     }
 
+    /** The squares of the gradient and of its mean are infinite in f32. */
+    @Test
+    void centredRmspropDoesNotMoveAWeightWhoseSquareIsInfinite() {
+        Pair pair = new Pair();
+        float[] before = pair.weight.value().toFloats();
+        try (Optimizer rmsprop = Rmsprop.over(pair).centred().build()) {
+            for (int step = 0; step < 3; step++) {
+                rmsprop.step(Tensor.full(DType.F32, 1e23, SIZE), (Tensor) null);
+                assertThat(pair.weight.value().toFloats()).isEqualTo(before);
+            }
+        }
+        pair.close();
+    }
+
     @Test
     void followsTheFormulaOfLion() {
         Pair pair = new Pair();

@@ -28,6 +28,13 @@ public sealed interface Convolution extends Op {
      * @param groups number of groups into which channels are divided
      */
     record Geometry(int[] stride, int[] padding, int[] dilation, int groups) {
+        /** Copies the arrays. Accessors return no copies, for kernels call them often: do not change these arrays. */
+        public Geometry {
+            stride = stride.clone();
+            padding = padding.clone();
+            dilation = dilation.clone();
+        }
+
         /**
          * Makes a geometry of {@code rank} equal spatial dimensions.
          *

@@ -27,6 +27,14 @@ public sealed interface Pooling extends Op {
         private static final long MAX_ELEMENTS = 1L << 28;
         private static final long LONGEST = 1L << 30;
 
+        /** Copies the arrays, as {@link Convolution.Geometry} does. */
+        public Window {
+            kernel = kernel.clone();
+            stride = stride.clone();
+            padding = padding.clone();
+            dilation = dilation.clone();
+        }
+
         /**
          * Makes a window of {@code rank} equal dimensions without dilation.
          *

@@ -261,9 +261,10 @@ public sealed interface Rule permits Rule.Sgd, Rule.Adam, Rule.Adagrad, Rule.Rms
             Scalar g = operand(0).fma(parameter(1), operand(1));
             Scalar square = g.square().fma(parameter(3), operand(2).mul(parameter(2)));
             Scalar mean = centred ? g.fma(parameter(3), operand(3).mul(parameter(2))) : square;
+            // Rounded once: an infinite square less the square of a mean, which would be infinite too, stays infinite.
             // Rounding may make the difference slightly negative.
-            Scalar variance = centred ? Scalar.of(Opcode.MAXIMUM, square.sub(mean.square()), Scalar.constant(0))
-                    : square;
+            Scalar variance = centred ? Scalar.of(Opcode.MAXIMUM, Scalar.of(Opcode.NEG, mean).fma(mean, square),
+                    Scalar.constant(0)) : square;
             Scalar step = g.div(variance.sqrt().add(parameter(4)));
             Scalar velocity = momentum ? operand(centred ? 4 : 3).fma(parameter(5), step) : step;
             Scalar next = velocity.fma(parameter(0), operand(0));

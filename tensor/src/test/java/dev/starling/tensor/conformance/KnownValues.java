@@ -298,6 +298,8 @@ final class KnownValues {
                 0.75);
         known("centred rmsprop", () -> updated(new Rule.Rmsprop(0.5, 1, 0, 0.5, true).step(0.5, 1), 0, f64(1), f64(2),
                 f64(6), f64(2), f64(1)), 0.25);
+        known("centred rmsprop whose squares are infinite", () -> updated(new Rule.Rmsprop(0.5, 1, 0, 0.5, true)
+                .step(0.5, 1), 0, f64(1, 2), f64(1e200, -1e200), f64(0, INF), f64(0, 1e300), f64(0, 0)), 1, 2);
         known("lion", () -> updated(new Rule.Lion(0.5, 0.75, 0.5).step(0.1, 1), 0, f64(2), f64(-3), f64(1)), 2);
         known("lion's mean", () -> updated(new Rule.Lion(0.5, 0.75, 0).step(0.1, 1), 2, f64(2), f64(3), f64(1)), 1.5);
         known("adamw's first step", () -> updated(new Rule.Adam(0.9, 0.999, 0, 0.5, true).step(0.1, 1), 0, f64(1),

@@ -58,6 +58,8 @@ final class Coroutine {
             LockSupport.unpark(thread);
         }
         long begin = System.nanoTime();
+        // An interrupt would end each wait at once.
+        boolean interrupted = Thread.interrupted();
         while (running) {
             Runnable next = step;
             if (carried && next != null) {
@@ -67,10 +69,14 @@ final class Coroutine {
                 // The code waits for something outside of the simulation, such as a worker thread. Wait with it, to
                 // keep the order.
                 LockSupport.parkNanos(this, TimeUnit.SECONDS.toNanos(1));
+                interrupted |= Thread.interrupted();
                 if (System.nanoTime() - begin > STUCK_NS) {
                     throw new IllegalStateException(stuck());
                 }
             }
+        }
+        if (interrupted) {
+            Thread.currentThread().interrupt();
         }
         return !ended;
     }
@@ -95,8 +101,13 @@ final class Coroutine {
                         + " a call from native code");
             }
         } else {
+            boolean interrupted = false;
             while (!running) {
                 LockSupport.park(this);
+                interrupted |= Thread.interrupted();
+            }
+            if (interrupted) {
+                Thread.currentThread().interrupt();
             }
         }
     }

@@ -25,6 +25,8 @@ import java.util.concurrent.TimeUnit;
 import org.agrona.concurrent.UnsafeBuffer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class SimulationTest {
@@ -59,6 +61,55 @@ class SimulationTest {
         // A virtual thread cannot be the scheduler of other virtual threads.
         Thread.ofVirtual().start(() -> got[0] = exchange(plan, 100).simulation.fingerprint()).join();
         assertThat(got[0]).isEqualTo(expected);
+    }
+
+    /** The process waits outside of the simulation, and the thread that runs the simulation waits with it. */
+    @ParameterizedTest
+    @ValueSource(longs = {0, 50})
+    void sleepsWhileAnInterruptedThreadWaitsForAProcess(long interruptMs) {
+        Coroutine process = new Coroutine("a", () -> pause(300));
+        Thread resuming = Thread.currentThread();
+        try {
+            if (interruptMs == 0) {
+                resuming.interrupt();
+            } else {
+                Thread.ofPlatform().start(() -> {
+                    pause(interruptMs);
+                    resuming.interrupt();
+                });
+            }
+            long begin = ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime();
+            assertThat(process.resume()).as("continues").isFalse();
+            assertThat(ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime() - begin).isLessThan(100_000_000);
+            assertThat(Thread.interrupted()).as("still interrupted").isTrue();
+        } finally {
+            Thread.interrupted();
+        }
+    }
+
+    private static void pause(long ms) {
+        try {
+            Thread.sleep(ms);
+        } catch (InterruptedException e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    /** Where the JVM schedules it, it has a thread that waits. */
+    @Test
+    void keepsTheInterruptOfAProcessThatYields() throws InterruptedException {
+        boolean[] kept = new boolean[1];
+        Thread.ofVirtual().start(() -> {
+            Coroutine[] process = new Coroutine[1];
+            process[0] = new Coroutine("a", () -> {
+                Thread.currentThread().interrupt();
+                process[0].yield();
+                kept[0] = Thread.interrupted();
+            });
+            assertThat(process[0].resume()).isTrue();
+            process[0].resume();
+        }).join();
+        assertThat(kept[0]).isTrue();
     }
 
     @Test

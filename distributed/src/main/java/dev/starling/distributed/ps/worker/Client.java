@@ -218,8 +218,8 @@ public final class Client {
     public void await(RowJob newJob, BooleanSupplier reached, String what) {
         long stoppedNs = 0;
         while (!reached.getAsBoolean()) {
-            ask(newJob);
             long passNs = nanoTime();
+            ask(newJob);
             group.await(() -> reached.getAsBoolean() || failure != null || isOver(), JOB_INTERVAL);
             stoppedNs += stoppedNs(passNs, JOB_INTERVAL);
             throwIfOver();
@@ -234,7 +234,7 @@ public final class Client {
     }
 
     /** Returns for how long this process was stopped, as its servers may have been, in a wait of at most a duration. */
-    private long stoppedNs(long sinceNs, Duration atMost) {
+    long stoppedNs(long sinceNs, Duration atMost) {
         long lateNs = nanoTime() - sinceNs - atMost.toNanos();
         return lateNs > STOPPED_NS ? lateNs : 0;
     }

@@ -12,6 +12,7 @@ import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -27,7 +28,7 @@ import org.jspecify.annotations.Nullable;
  */
 public final class RowJob implements Parts {
     private static final System.Logger LOG = System.getLogger("dev.starling.distributed");
-    private static final long REPEAT_MS = 200;
+    private static final Duration REPEAT = Duration.ofMillis(200);
     private static final String SHARED = "give all servers and worker 0 one directory of checkpoints, on a file system "
             + "that they share, at the same path";
     private static final String BEFORE = "put an intact copy back, or delete the manifest to resume from the previous "
@@ -194,27 +195,30 @@ public final class RowJob implements Parts {
     /** Waits until all servers are done or one has failed; returns why that cannot happen, or {@code null}. */
     public @Nullable String awaitServers() {
         String reason = null;
+        long stoppedNs = 0;
         while (reason == null && !isOver()) {
+            long passNs = client.nanoTime();
             client.ask(this);
             awaitChange();
-            reason = isOver() ? null : reasonToAbandon();
+            stoppedNs += client.stoppedNs(passNs, REPEAT);
+            reason = isOver() ? null : reasonToAbandon(lastChangeNs + stoppedNs);
         }
         return reason;
     }
 
-    private @Nullable String reasonToAbandon() {
+    private @Nullable String reasonToAbandon(long sinceNs) {
         synchronized (this) {
             if (lost != null) {
                 return lost;
             }
         }
-        return client.isOver() ? "the group has ended" : client.isTimedOut(lastChangeNs)
+        return client.isOver() ? "the group has ended" : client.isTimedOut(sinceNs)
                 ? "no server makes progress with it" : null;
     }
 
     private synchronized void awaitChange() {
         try {
-            wait(REPEAT_MS);
+            wait(REPEAT.toMillis());
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             lost = "the thread that waits for servers was interrupted";
