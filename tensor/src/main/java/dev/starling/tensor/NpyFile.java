@@ -1,8 +1,9 @@
 package dev.starling.tensor;
 
+import dev.starling.errors.PlainFile;
 import dev.starling.tensor.host.HostMemory;
+import java.io.EOFException;
 import java.io.IOException;
-import java.io.InputStream;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.ref.Reference;
@@ -15,11 +16,12 @@ import java.nio.channels.WritableByteChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.zip.CRC32;
+import java.util.zip.CheckedInputStream;
 import java.util.zip.ZipEntry;
 import java.util.zip.ZipException;
 import java.util.zip.ZipFile;
@@ -47,13 +49,28 @@ public final class NpyFile {
      * @throws TensorException if the file is not an NPY file, is truncated, or holds a type that tensors lack
      */
     public static Tensor read(Path file) throws IOException {
+        requireFile(file);
         try (FileChannel channel = FileChannel.open(file, StandardOpenOption.READ)) {
             return read(file.toString(), channel, channel.size());
+        } catch (IOException e) {
+            throw naming(file, e);
         }
+    }
+
+    private static void requireFile(Path file) {
+        if (PlainFile.isOther(file)) {
+            throw fault(file.toString(), "is " + PlainFile.OTHER, PlainFile.REMEDY);
+        }
+    }
+
+    /** Errors of the system while a file is open lack its name. */
+    private static IOException naming(Path file, IOException e) {
+        return e.getClass() == IOException.class ? new IOException(file + ": " + e.getMessage(), e) : e;
     }
 
     /** Reads all arrays of a {@code .npz} archive, keyed by name in the order of the archive; see {@link #read}. */
     public static Map<String, Tensor> readArchive(Path file) throws IOException {
+        requireFile(file);
         Map<String, Tensor> tensors = new LinkedHashMap<>();
         try (ZipFile zip = new ZipFile(file.toFile())) {
             // What entries may hold in all: several of a forged archive could stand for the same bytes.
@@ -65,30 +82,36 @@ public final class NpyFile {
                             + " bytes; the archive cannot hold more than " + left, "copy or write it again");
                 }
                 left -= entry.getSize();
-                try (InputStream in = zip.getInputStream(entry)) {
+                try (CheckedInputStream in = new CheckedInputStream(zip.getInputStream(entry), new CRC32())) {
                     Tensor tensor = read(source, Channels.newChannel(in), entry.getSize());
                     String name = entry.getName().replaceFirst("\\.npy$", "");
                     if (tensors.putIfAbsent(name, tensor) != null) {
                         tensor.close();
                         throw fault(file.toString(), "has two arrays of the name " + name, "rename one");
                     }
+                    if (in.read() >= 0 || in.getChecksum().getValue() != entry.getCrc()) {
+                        throw fault(source, "does not match its CRC-32", "copy or write it again");
+                    }
                 }
             }
             return tensors;
-        } catch (ZipException e) {
-            tensors.values().forEach(Tensor::close);
-            throw fault(file.toString(), "is not an intact zip archive: " + e.getMessage(), "write it again");
         } catch (IOException | RuntimeException e) {
             tensors.values().forEach(Tensor::close);
+            if (e instanceof ZipException || e instanceof EOFException) {
+                throw fault(file.toString(), "is not an intact zip archive: " + e, "write it again");
+            }
+            if (e instanceof IOException failure) {
+                throw naming(file, failure);
+            }
             throw e;
         }
     }
 
     /**
      * Writes a tensor as a {@code .npy} file of version 1. If it fails, an existing file is unchanged: the new file is
-     * written beside it under another name, forced to disk, then renamed.
+     * written beside it under another name, forced to disk, then renamed. Of a symbolic link, the target is replaced.
      *
-     * @throws IOException if the file cannot be written
+     * @throws IOException if the file cannot be written, or is a directory, a pipe or a device
      * @throws TensorException if the tensor is {@link DType#BF16}, which NumPy lacks
      */
     public static void write(Path file, Tensor tensor) throws IOException {
@@ -97,9 +120,8 @@ public final class NpyFile {
             throw new TensorException(TensorException.Problem.DTYPE, "write " + file, List.of(tensor.spec()),
                     "NumPy has no " + tensor.dtype(), "convert with to(DType.F32)");
         }
-        Path target = file.toAbsolutePath();
-        String unique = Long.toHexString(ProcessHandle.current().pid()) + Long.toHexString(System.nanoTime());
-        Path beside = target.resolveSibling("." + target.getFileName() + "." + unique + ".tmp");
+        Path target = PlainFile.target(file);
+        Path beside = PlainFile.draft(target);
         try (Scope scope = Scope.open("write")) {
             Tensor host = Recorder.with(Recorder.NONE, tensor::onHost);
             try (FileChannel channel = FileChannel.open(beside, StandardOpenOption.CREATE_NEW,
@@ -111,7 +133,9 @@ public final class NpyFile {
                 }
                 channel.force(true);
             }
-            Files.move(beside, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+            PlainFile.rename(beside, target);
+        } catch (IOException e) {
+            throw naming(file, e);
         } finally {
             Reference.reachabilityFence(tensor);
             Files.deleteIfExists(beside);

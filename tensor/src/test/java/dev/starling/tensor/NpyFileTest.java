@@ -2,6 +2,8 @@ package dev.starling.tensor;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.starling.tensor.spi.Form;
 import java.io.IOException;
@@ -11,6 +13,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.Base64;
 import java.util.HexFormat;
@@ -21,6 +24,8 @@ import java.util.zip.ZipOutputStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledOnOs;
+import org.junit.jupiter.api.condition.OS;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -137,6 +142,28 @@ class NpyFileTest {
                 .hasMessageContaining("y.npz");
     }
 
+    /** Every third bit of the archive, in turn. */
+    @Test
+    void noFlippedBitOfAnArchiveChangesItsNumbers() throws IOException {
+        byte[] intact = Base64.getDecoder().decode(ARCHIVE);
+        int refused = 0;
+        for (int i = 8 * intact.length - 1; i >= 0; i -= 3) {
+            byte[] flipped = intact.clone();
+            flipped[i / 8] ^= (byte) (1 << i % 8);
+            Path file = Files.write(directory.resolve("flipped.npz"), flipped);
+            try {
+                for (Map.Entry<String, Tensor> read : NpyFile.readArchive(file).entrySet()) {
+                    assertThat(read.getValue().toDoubles()).as("bit %d", i)
+                            .isIn(new double[] {0, 1, 2}, new double[] {7});
+                }
+            } catch (TensorException e) {
+                assertThat(e).as("bit %d", i).hasMessageContaining("flipped.npz");
+                refused++;
+            }
+        }
+        assertThat(refused).isGreaterThan(500);
+    }
+
     @Test
     void namesAreUniqueInArchives() throws IOException {
         byte[] array = Files.readAllBytes(write(Tensor.ones(2)));
@@ -230,6 +257,42 @@ class NpyFileTest {
         try (var entries = Files.list(directory)) {
             assertThat(entries).containsExactlyInAnyOrder(file, occupied);
         }
+    }
+
+    @Test
+    void writesThroughALink() throws IOException {
+        Path file = Files.createFile(Files.createDirectory(directory.resolve("elsewhere")).resolve("x.npy"));
+        Path link = Files.createSymbolicLink(directory.resolve("link.npy"), file);
+        NpyFile.write(link, Tensor.ones(2));
+        assertThat(link).isSymbolicLink();
+        assertThat(NpyFile.read(file).toFloats()).containsExactly(1, 1);
+    }
+
+    @Test
+    @EnabledOnOs(OS.LINUX)
+    void neitherReadsNorReplacesAPipe() throws Exception {
+        Path pipe = directory.resolve("pipe");
+        assertThat(new ProcessBuilder("mkfifo", pipe.toString()).start().waitFor()).isZero();
+        assertThatThrownBy(() -> NpyFile.write(pipe, Tensor.ones(2))).isInstanceOf(IOException.class)
+                .hasMessageContainingAll(pipe.toString(), "a directory, a pipe or a device", "name a file");
+        assertThat(Files.exists(pipe) && !Files.isRegularFile(pipe)).isTrue();
+        assertTimeoutPreemptively(Duration.ofSeconds(20), () -> {
+            assertThatThrownBy(() -> NpyFile.read(pipe)).isInstanceOf(TensorException.class)
+                    .hasMessageContainingAll(pipe.toString(), "a pipe", "write what a pipe contains to");
+            assertThatThrownBy(() -> NpyFile.readArchive(pipe)).isInstanceOf(TensorException.class)
+                    .hasMessageContainingAll(pipe.toString(), "a pipe", "write what a pipe contains to");
+        });
+    }
+
+    @Test
+    void namesTheFileOfAnErrorOfTheSystem() {
+        assertThatThrownBy(() -> NpyFile.read(directory)).hasMessageContaining(directory.toString());
+        assertThatThrownBy(() -> NpyFile.readArchive(directory)).hasMessageContaining(directory.toString());
+        // The system refuses to read the first bytes of this file.
+        Path memory = Path.of("/proc/self/mem");
+        assumeTrue(Files.isReadable(memory), "this system does not show the memory of a process as a file");
+        assertThatThrownBy(() -> NpyFile.read(memory)).isInstanceOf(IOException.class)
+                .hasMessageStartingWith(memory + ": ");
     }
 
     @ParameterizedTest

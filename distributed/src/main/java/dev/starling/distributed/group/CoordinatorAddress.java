@@ -3,14 +3,13 @@ package dev.starling.distributed.group;
 import dev.starling.distributed.DistributedException;
 import dev.starling.distributed.GroupConfig;
 import dev.starling.errors.Durations;
+import dev.starling.errors.PlainFile;
 import java.io.IOException;
 import java.lang.System.Logger.Level;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.time.Duration;
-import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 
 /** The address of a coordinator as {@link GroupConfig} has it: {@code host:port}, or {@code file:PATH}. */
@@ -23,14 +22,14 @@ public final class CoordinatorAddress {
 
     /** Writes a coordinator's address to a file, for processes that join by {@code file:PATH}. */
     public static void write(Path file, String address) {
-        // Of its own: several processes may write an address at the same time.
-        Path whole = file.resolveSibling(file.getFileName() + "." + UUID.randomUUID() + ".new");
         try {
+            Path target = PlainFile.target(file);
+            Path draft = PlainFile.draft(target);
             try {
-                Files.writeString(whole, address);
-                Files.move(whole, file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+                Files.writeString(draft, address);
+                PlainFile.rename(draft, target);
             } finally {
-                Files.deleteIfExists(whole);
+                Files.deleteIfExists(draft);
             }
         } catch (IOException e) {
             throw new DistributedException("cannot write the coordinator's address to " + file + ": " + e, e);

@@ -1,5 +1,6 @@
 package dev.starling.spark;
 
+import dev.starling.nn.image.PngFile;
 import java.awt.Graphics2D;
 import java.awt.RenderingHints;
 import java.awt.image.BufferedImage;
@@ -84,7 +85,7 @@ final class Images {
     private static BufferedImage ofFile(byte[] bytes) throws UnreadableException {
         BufferedImage image;
         try {
-            image = decoded(new MemoryCacheImageInputStream(new ByteArrayInputStream(bytes)), bytes.length);
+            image = decoded(bytes);
         } catch (IOException | RuntimeException e) { // readers throw either for damaged files
             throw new UnreadableException("holds an image file that cannot be read: " + (e.getMessage() == null ? e
                     : e.getMessage()));
@@ -113,10 +114,11 @@ final class Images {
     }
 
     /** Decodes the first image of a file; the size in its header is checked before memory is allocated. */
-    private static BufferedImage decoded(ImageInputStream stream, int length) throws IOException, UnreadableException {
+    private static BufferedImage decoded(byte[] bytes) throws IOException, UnreadableException {
+        ImageInputStream stream = new MemoryCacheImageInputStream(new ByteArrayInputStream(bytes));
         Iterator<ImageReader> readers = ImageIO.getImageReaders(stream);
         if (!readers.hasNext()) {
-            throw new UnreadableException("holds " + length + " bytes that are no image file; PNG, JPEG, GIF and "
+            throw new UnreadableException("holds " + bytes.length + " bytes that are no image file; PNG, JPEG, GIF and "
                     + "BMP can be read");
         }
         ImageReader reader = readers.next();
@@ -127,6 +129,9 @@ final class Images {
             if ((long) width * height > MAX_PIXELS) {
                 throw new UnreadableException("holds an image file of " + width + " x " + height + " pixels; up to "
                         + MAX_PIXELS + " can be read: scale it down");
+            }
+            if (reader.getFormatName().equals("png")) {
+                PngFile.requireIntact(new ByteArrayInputStream(bytes));
             }
             List<String> truncated = new ArrayList<>();
             reader.addIIOReadWarningListener((source, warning) -> {

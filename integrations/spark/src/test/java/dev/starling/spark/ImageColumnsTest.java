@@ -131,6 +131,16 @@ class ImageColumnsTest {
     }
 
     @Test
+    void refusesAPngFileWithAFlippedBit() throws IOException {
+        image("flipped.png", 8, 8, 0x404040, 64);
+        byte[] bytes = Files.readAllBytes(directory.resolve("flipped.png"));
+        bytes[bytes.length - 20] ^= 1; // of the checksum of the compressed pixels
+        InternalRow row = new GenericInternalRow(new Object[] {bytes});
+        assertThatThrownBy(() -> Images.read(row, 0, ColumnType.IMAGE_FILE, new long[] {3, 8, 8}, new float[192], 0))
+                .isInstanceOf(Images.UnreadableException.class).hasMessageContaining("CRC-32");
+    }
+
+    @Test
     void saysThatABmpFileIsCutOff() throws IOException {
         ByteArrayOutputStream whole = new ByteArrayOutputStream();
         ImageIO.write(new BufferedImage(8, 8, BufferedImage.TYPE_INT_RGB), "bmp", whole);

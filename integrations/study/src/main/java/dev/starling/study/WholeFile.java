@@ -1,10 +1,10 @@
 package dev.starling.study;
 
+import dev.starling.errors.PlainFile;
 import dev.starling.nn.data.DataException;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 
 /** Writes a file as a whole: what it held before stays until the new content is complete. */
 final class WholeFile {
@@ -28,11 +28,11 @@ final class WholeFile {
     static void write(Path file, Content content) {
         try {
             Files.createDirectories(file.toAbsolutePath().getParent());
-            Path target = Files.exists(file) ? file.toRealPath() : file;
-            Path draft = target.resolveSibling(target.getFileName() + ".draft");
+            Path target = PlainFile.target(file);
+            Path draft = PlainFile.draft(target);
             try {
                 content.writeTo(draft);
-                Files.move(draft, target, StandardCopyOption.REPLACE_EXISTING);
+                PlainFile.rename(draft, target);
             } finally {
                 Files.deleteIfExists(draft);
             }

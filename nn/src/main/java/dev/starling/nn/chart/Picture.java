@@ -1,12 +1,12 @@
 package dev.starling.nn.chart;
 
+import dev.starling.errors.PlainFile;
 import dev.starling.nn.data.DataException;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.util.function.Consumer;
 import javax.imageio.ImageIO;
 import javax.imageio.stream.ImageOutputStream;
@@ -76,12 +76,11 @@ public final class Picture {
 
     /** Replaces a file when its new contents are written: if the disk is full, the old picture stays. */
     private static void replace(Path file, byte[] contents) throws IOException {
-        Path target = Files.exists(file) ? file.toRealPath() : file.toAbsolutePath();
-        String unique = Long.toHexString(ProcessHandle.current().pid()) + Long.toHexString(System.nanoTime());
-        Path draft = target.resolveSibling(target.getFileName() + "." + unique + ".draft");
+        Path target = PlainFile.target(file);
+        Path draft = PlainFile.draft(target);
         try {
             Files.write(draft, contents);
-            Files.move(draft, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+            PlainFile.rename(draft, target);
         } finally {
             Files.deleteIfExists(draft);
         }

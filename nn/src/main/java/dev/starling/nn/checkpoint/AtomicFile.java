@@ -1,26 +1,22 @@
 package dev.starling.nn.checkpoint;
 
+import dev.starling.errors.PlainFile;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
+import java.nio.file.AccessDeniedException;
+import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
-import java.security.SecureRandom;
-import java.util.HexFormat;
-import java.util.concurrent.atomic.AtomicInteger;
+import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /** Writes files that exist completely or not at all, even if the machine fails during the write. */
 final class AtomicFile {
     /** Whether this system can open a directory and force its entries to disk. */
     private static final boolean FORCES_DIRECTORIES = !System.getProperty("os.name").startsWith("Windows");
-    /**
-     * Distinguishes the temporary file of a write from those of other writes of the same file, in this process by the
-     * order of the writes, and in other processes by the first number, which is random.
-     */
-    private static final AtomicInteger NEXT = new AtomicInteger(new SecureRandom().nextInt());
+    private static final Pattern NO_SPACE = Pattern.compile("space|quota");
 
     private AtomicFile() {
     }
@@ -33,30 +29,26 @@ final class AtomicFile {
     }
 
     /**
-     * Writes a file through {@link #temporary}: writes it, forces it to disk, renames it and forces the directory to
-     * disk.
+     * Writes a file through {@link PlainFile#draft}: writes it, forces it to disk, renames it and forces the directory
+     * to disk. Of a symbolic link, the target is replaced.
      */
     static void write(Path path, Content content) {
-        Path temporary = temporary(path);
+        if (PlainFile.isOther(path)) {
+            throw new CheckpointException(path, "is " + PlainFile.OTHER, "name a file", null);
+        }
+        Path draft = null;
         try {
-            Files.createDirectories(path.toAbsolutePath().getParent());
-            writeAndDigest(temporary, content);
-            moveInto(temporary, path);
+            Path target = PlainFile.target(path);
+            draft = PlainFile.draft(target);
+            Files.createDirectories(target.getParent());
+            writeAndDigest(draft, content);
+            moveInto(draft, target);
         } catch (IOException e) {
-            throw failed(path, e, temporary);
+            throw failed(path, draft, e);
         } catch (RuntimeException | Error e) {
-            deleteQuietly(temporary);
+            deleteQuietly(draft);
             throw e;
         }
-    }
-
-    /**
-     * Returns the path to which a write goes before the file is renamed: {@code PATH.XXXXXXXX.tmp}, another one at each
-     * call.
-     */
-    static Path temporary(Path path) {
-        return path.resolveSibling(path.getFileName() + "." + HexFormat.of().toHexDigits(NEXT.getAndIncrement())
-                + ".tmp");
     }
 
     /** Writes a file, forces it to disk and returns its SHA-256. */
@@ -78,36 +70,38 @@ final class AtomicFile {
     /**
      * Renames a complete file and forces the directory to disk where the system can, so that the new name survives a
      * crash.
-     *
-     * @throws CheckpointException if the file is missing: another process, such as a second run that prunes the same
-     *     directory, has deleted it
      */
-    static void moveInto(Path temporary, Path path) throws IOException {
-        try {
-            Files.move(temporary, path, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
-        } catch (NoSuchFileException e) {
-            throw new CheckpointException(path, "cannot be written: another process has deleted "
-                    + temporary.getFileName() + " before it was renamed", "give each run a directory of its own", e);
-        }
+    static void moveInto(Path draft, Path path) throws IOException {
+        PlainFile.rename(draft, path);
         if (FORCES_DIRECTORIES) {
             try (FileChannel directory = FileChannel.open(path.toAbsolutePath().getParent(), StandardOpenOption.READ)) {
                 directory.force(true);
+            } catch (AccessDeniedException e) {
+                // A directory whose files may be written but not listed cannot be opened.
             }
         }
     }
 
-    static CheckpointException failed(Path path, IOException cause, Path... leftovers) {
-        for (Path leftover : leftovers) {
-            deleteQuietly(leftover);
+    /** Deletes the draft of a failed write and returns what to throw. */
+    static CheckpointException failed(Path path, @Nullable Path draft, IOException cause) {
+        deleteQuietly(draft);
+        if (cause instanceof NoSuchFileException && draft != null) {
+            // For example a second run that prunes the same directory.
+            return new CheckpointException(path, "cannot be written: another process has deleted "
+                    + draft.getFileName() + " before it was renamed", "give each run a directory of its own", cause);
         }
-        return new CheckpointException(path, "cannot be written: " + cause, "free some space or choose another "
-                + "directory; earlier checkpoints are intact", cause);
+        boolean space = !(cause instanceof FileSystemException) || NO_SPACE.matcher(cause.toString()).find();
+        return new CheckpointException(path, "cannot be written: " + cause, (space ? "free some space or choose another"
+                + " directory" : "check the name and the permissions of its directory")
+                + "; earlier checkpoints are intact", cause);
     }
 
     /** Deletes the remains of a failed write. An exception here would hide the failure itself, so it is dropped. */
-    static void deleteQuietly(Path file) {
+    static void deleteQuietly(@Nullable Path file) {
         try {
-            Files.deleteIfExists(file);
+            if (file != null) {
+                Files.deleteIfExists(file);
+            }
         } catch (IOException secondary) {
             // The caller reports the original failure.
         }

@@ -1,5 +1,6 @@
 package dev.starling.nn.checkpoint;
 
+import dev.starling.errors.PlainFile;
 import dev.starling.nn.Parameter;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -83,7 +84,7 @@ public final class Checkpoint {
             throw new CheckpointException(manifest, "would not be found again: a step is from 0 to 10^18 - 1, got "
                     + step, "count steps from 0", null);
         }
-        Path partial = AtomicFile.temporary(directory.resolve(name + ".safetensors"));
+        Path partial = PlainFile.draft(directory.resolve(name + ".safetensors"));
         try {
             Files.createDirectories(directory);
             String digest = AtomicFile.writeAndDigest(partial, sink -> SafeTensors.write(sink, tensors, notes));
@@ -102,7 +103,7 @@ public final class Checkpoint {
             delete(directory, replaced, json);
             return Optional.of(manifest);
         } catch (IOException e) {
-            throw AtomicFile.failed(manifest, e, partial);
+            throw AtomicFile.failed(manifest, partial, e);
         } catch (RuntimeException | Error e) {
             AtomicFile.deleteQuietly(partial);
             throw e;
@@ -178,7 +179,7 @@ public final class Checkpoint {
 
     private static String readIfExists(Path manifest) throws IOException {
         try {
-            return Files.readString(manifest, StandardCharsets.ISO_8859_1);
+            return PlainFile.isOther(manifest) ? "" : Files.readString(manifest, StandardCharsets.ISO_8859_1);
         } catch (NoSuchFileException e) {
             return ""; // Another process prunes the directory concurrently.
         }
@@ -276,7 +277,8 @@ public final class Checkpoint {
     /** Returns the text of a manifest, or an empty one if it cannot be read or is none. */
     private static String textOf(Path manifest) {
         try {
-            return Files.size(manifest) > MAX_MANIFEST_BYTES ? "" : Files.readString(manifest);
+            return PlainFile.isOther(manifest) || Files.size(manifest) > MAX_MANIFEST_BYTES ? ""
+                    : Files.readString(manifest);
         } catch (IOException e) {
             return "";
         }
@@ -318,6 +320,9 @@ public final class Checkpoint {
             if (stepOf(manifest) < 0 || Files.size(manifest) > MAX_MANIFEST_BYTES) {
                 throw new CheckpointException(manifest, "is not the manifest of a checkpoint",
                         "pass the path of a step-N.json", null);
+            }
+            if (PlainFile.isOther(manifest)) {
+                throw new CheckpointException(manifest, "is " + PlainFile.OTHER, PlainFile.REMEDY, null);
             }
             Map<String, Object> fields = Json.object(Files.readString(manifest));
             if (!(fields.get("file") instanceof String file) || !(fields.get("bytes") instanceof Long bytes)

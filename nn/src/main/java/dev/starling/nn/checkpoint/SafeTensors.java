@@ -1,5 +1,6 @@
 package dev.starling.nn.checkpoint;
 
+import dev.starling.errors.PlainFile;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.Device;
 import dev.starling.tensor.Scope;
@@ -97,7 +98,7 @@ public final class SafeTensors implements AutoCloseable {
 
     /**
      * Writes tensors on any device to a file. The tensors are first written to a temporary file, which replaces the
-     * target when it is complete.
+     * file, or the target of a symbolic link, when it is complete.
      *
      * @param metadata texts to write with the tensors
      * @throws CheckpointException if the file cannot be written, or names and texts take more than 100 MB; an existing
@@ -195,6 +196,9 @@ public final class SafeTensors implements AutoCloseable {
      * @throws CheckpointException if it cannot be read or is not a well-formed file of tensors
      */
     public static SafeTensors open(Path path) {
+        if (PlainFile.isOther(path)) {
+            throw new CheckpointException(path, "is " + PlainFile.OTHER, PlainFile.REMEDY, null);
+        }
         FileChannel file = null;
         try {
             file = FileChannel.open(path, StandardOpenOption.READ);

@@ -121,12 +121,10 @@ public final class CsvFile {
      *     names file, line and column
      */
     public Table read() {
-        if (!Files.isRegularFile(path)) {
-            throw !Files.exists(path)
-                    ? new DataException(path, FILE, "no file", "check the path")
-                    : new DataException(path, FILE, "a directory, a pipe or a device", "name a file; write what a pipe "
-                    + "contains to one first");
+        if (!Files.exists(path)) {
+            throw new DataException(path, FILE, "no file", "check the path");
         }
+        DataException.requireFile(path, FILE);
         requireText();
         try (BufferedReader text = Files.newBufferedReader(path, charset)) {
             text.mark(1);

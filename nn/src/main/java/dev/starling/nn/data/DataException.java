@@ -1,5 +1,6 @@
 package dev.starling.nn.data;
 
+import dev.starling.errors.PlainFile;
 import dev.starling.errors.StarlingException;
 import java.nio.file.Path;
 import org.jspecify.annotations.Nullable;
@@ -43,6 +44,13 @@ public final class DataException extends StarlingException {
         this.expected = expected;
         this.found = found;
         this.remedy = remedy;
+    }
+
+    /** Throws if something other than a file is at a path: a pipe would block its reader without limit. */
+    static void requireFile(Path path, String expected) {
+        if (PlainFile.isOther(path)) {
+            throw new DataException(path, expected, PlainFile.OTHER, PlainFile.REMEDY);
+        }
     }
 
     /** Returns the file or directory concerned, or null after deserialisation. */

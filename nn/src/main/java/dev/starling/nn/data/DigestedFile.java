@@ -28,7 +28,7 @@ final class DigestedFile implements Flow.Subscriber<List<ByteBuffer>>, AutoClose
 
     DigestedFile(Path path, long lengthBytes) throws IOException {
         this.lengthBytes = lengthBytes;
-        this.file = FileChannel.open(path, StandardOpenOption.WRITE);
+        this.file = FileChannel.open(path, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE);
     }
 
     /** Checks the response's status: only the body of a response with status 200 is the file. */

@@ -1,5 +1,6 @@
 package dev.starling.nn.data;
 
+import dev.starling.errors.PlainFile;
 import dev.starling.tensor.TensorException;
 import java.io.IOException;
 import java.net.ConnectException;
@@ -10,7 +11,6 @@ import java.net.http.HttpResponse;
 import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.time.Duration;
 import java.util.List;
 import java.util.Objects;
@@ -104,7 +104,7 @@ public record Download(List<URI> mirrors, long lengthBytes, String sha256) {
         try {
             for (URI mirror : mirrors) {
                 try {
-                    fetch(client, mirror, target.toAbsolutePath(), deadlines, progress);
+                    fetch(client, mirror, target, deadlines, progress);
                     return;
                 } catch (IOException e) {
                     failures.append(failures.isEmpty() ? "" : "; ").append(mirror).append(": ").append(reason(e));
@@ -122,10 +122,11 @@ public record Download(List<URI> mirrors, long lengthBytes, String sha256) {
             + ")", "check the network and the free disk space, or place the file there manually", last);
     }
 
-    private void fetch(HttpClient client, URI mirror, Path target, Deadlines deadlines, Progress progress)
+    private void fetch(HttpClient client, URI mirror, Path file, Deadlines deadlines, Progress progress)
         throws IOException, InterruptedException {
+        Path target = PlainFile.target(file);
         Files.createDirectories(target.getParent());
-        Path partial = Files.createTempFile(target.getParent(), target.getFileName() + ".", ".part");
+        Path partial = PlainFile.draft(target);
         partial.toFile().deleteOnExit();
         try {
             String digest;
@@ -141,7 +142,7 @@ public record Download(List<URI> mirrors, long lengthBytes, String sha256) {
             if (!digest.equals(sha256)) {
                 throw new IOException("SHA-256 is " + digest + ", but should be " + sha256);
             }
-            Files.move(partial, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+            PlainFile.rename(partial, target);
         } finally {
             Files.deleteIfExists(partial);
         }

@@ -37,6 +37,7 @@ public record IdxFile(int[] dims, byte[] data) {
      *     header
      */
     public static IdxFile read(Path file) {
+        DataException.requireFile(file, "a readable IDX file");
         boolean gzip = false;
         try (InputStream raw = new BufferedInputStream(Files.newInputStream(file), 1 << 16)) {
             raw.mark(2);
@@ -106,10 +107,17 @@ public record IdxFile(int[] dims, byte[] data) {
             }
             length *= dims[i];
         }
-        byte[] data = in.readNBytes((int) length);
-        if (data.length < length) {
+        byte[] data;
+        try {
+            data = new byte[(int) length];
+        } catch (OutOfMemoryError e) {
+            throw new DataException(file, "a file that fits into the Java heap", length + " bytes, where the heap is "
+                + "limited to " + Runtime.getRuntime().maxMemory(), "raise the limit with -Xmx", e);
+        }
+        int read = in.readNBytes(data, 0, data.length);
+        if (read < length) {
             throw new DataException(file, length + " elements for dimensions " + Arrays.toString(dims),
-                "a file that ends early, after " + data.length, REMEDY);
+                "a file that ends early, after " + read, REMEDY);
         }
         if (in.read() >= 0) {
             throw new DataException(file, length + " elements for dimensions " + Arrays.toString(dims),

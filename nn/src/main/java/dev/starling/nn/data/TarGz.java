@@ -1,5 +1,6 @@
 package dev.starling.nn.data;
 
+import dev.starling.errors.PlainFile;
 import java.io.BufferedInputStream;
 import java.io.EOFException;
 import java.io.IOException;
@@ -10,10 +11,11 @@ import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.util.Arrays;
 import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.Map;
 import java.util.Set;
 import java.util.zip.GZIPInputStream;
 import java.util.zip.ZipException;
@@ -25,6 +27,8 @@ import java.util.zip.ZipException;
  */
 public final class TarGz {
     private static final int BLOCK = 512;
+    /** The zeros with which tar fills an archive up, at most. */
+    private static final int PADDING = 20 * BLOCK;
     private static final String REMEDY = "replace the archive with an intact copy";
 
     private TarGz() {
@@ -36,11 +40,13 @@ public final class TarGz {
      * @param archive a gzip-compressed tar archive
      * @param directory target directory; created if absent
      * @param names the files to extract, without directories
-     * @param maximumBytes limit of the size of each extracted file, and of the total size of all other members
+     * @param maximumBytes limit of the size of each extracted file, and of the total size of all else in the archive
      * @throws DataException if the archive is missing or corrupt, does not contain a requested file, or exceeds a limit
      */
     public static void extract(Path archive, Path directory, Set<String> names, long maximumBytes) {
+        DataException.requireFile(archive, "a .tar.gz archive");
         Set<String> missing = new HashSet<>(names);
+        Map<Path, Path> drafts = new LinkedHashMap<>();
         try (InputStream file = Files.newInputStream(archive);
                 InputStream in = new GZIPInputStream(new BufferedInputStream(file), 1 << 16)) {
             Files.createDirectories(directory);
@@ -58,20 +64,44 @@ public final class TarGz {
                         name + " of " + size + " bytes", REMEDY);
                 }
                 if (requested) {
-                    copy(in, size, directory.resolve(name));
+                    Path target = PlainFile.target(directory.resolve(name));
+                    Path draft = PlainFile.draft(target);
+                    draft.toFile().deleteOnExit();
+                    drafts.put(draft, target);
+                    copy(in, size, draft, name);
                 } else {
                     in.skipNBytes(size);
                 }
                 in.skipNBytes(-size & (BLOCK - 1));
+            }
+            requireIntactEnd(archive, in, maximumBytes - skippedBytes + PADDING);
+            if (missing.isEmpty()) {
+                for (Map.Entry<Path, Path> draft : drafts.entrySet()) {
+                    PlainFile.rename(draft.getKey(), draft.getValue());
+                }
             }
         } catch (EOFException | ZipException e) {
             throw new DataException(archive, "an intact .tar.gz archive", e.toString(), REMEDY, e);
         } catch (IOException e) {
             throw new DataException(archive, "to extract into " + directory, e.toString(),
                 "check that both are accessible and that the disk is not full", e);
+        } finally {
+            drafts.keySet().forEach(draft -> draft.toFile().delete());
         }
         if (!missing.isEmpty()) {
             throw new DataException(archive, "the files " + names, "an archive without " + missing, REMEDY);
+        }
+    }
+
+    /** Reads the rest of an archive: the checksum of all is at its end. */
+    private static void requireIntactEnd(Path archive, InputStream in, long maximumBytes) throws IOException {
+        byte[] rest = new byte[1 << 16];
+        long bytes = 0;
+        for (int length = 0; length >= 0; length = in.read(rest)) {
+            bytes += length;
+            if (bytes > maximumBytes) {
+                throw new DataException(archive, "at most " + maximumBytes + " bytes after the files", "more", REMEDY);
+            }
         }
     }
 
@@ -95,26 +125,19 @@ public final class TarGz {
         return true;
     }
 
-    private static void copy(InputStream in, long size, Path target) throws IOException {
-        Path partial = Files.createTempFile(target.toAbsolutePath().getParent(), target.getFileName() + ".", ".part");
-        partial.toFile().deleteOnExit();
-        try {
-            try (FileChannel file = FileChannel.open(partial, StandardOpenOption.WRITE)) {
-                OutputStream out = Channels.newOutputStream(file);
-                byte[] buffer = new byte[1 << 16];
-                for (long left = size; left > 0;) {
-                    int length = in.readNBytes(buffer, 0, (int) Math.min(left, buffer.length));
-                    if (length == 0) {
-                        throw new EOFException("the archive ends within " + target.getFileName());
-                    }
-                    out.write(buffer, 0, length);
-                    left -= length;
+    private static void copy(InputStream in, long size, Path draft, String name) throws IOException {
+        try (FileChannel file = FileChannel.open(draft, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)) {
+            OutputStream out = Channels.newOutputStream(file);
+            byte[] buffer = new byte[1 << 16];
+            for (long left = size; left > 0;) {
+                int length = in.readNBytes(buffer, 0, (int) Math.min(left, buffer.length));
+                if (length == 0) {
+                    throw new EOFException("the archive ends within " + name);
                 }
-                file.force(true);
+                out.write(buffer, 0, length);
+                left -= length;
             }
-            Files.move(partial, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
-        } finally {
-            Files.deleteIfExists(partial);
+            file.force(true);
         }
     }
 

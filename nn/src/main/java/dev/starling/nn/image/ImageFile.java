@@ -57,6 +57,11 @@ final class ImageFile {
                         truncated.add(warning);
                     }
                 });
+                if (reader.getFormatName().equals("png")) {
+                    try (InputStream again = Files.newInputStream(path)) {
+                        PngFile.requireIntact(again);
+                    }
+                }
                 image = reader.read(0);
             } finally {
                 reader.dispose();

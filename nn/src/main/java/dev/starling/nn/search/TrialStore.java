@@ -1,11 +1,10 @@
 package dev.starling.nn.search;
 
+import dev.starling.errors.PlainFile;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
-import java.util.UUID;
 import org.jspecify.annotations.Nullable;
 
 /** Where the results of trials are kept, a small text each, so that a search can be resumed. */
@@ -34,12 +33,11 @@ public interface TrialStore {
             @Override
             public void write(String name, String text) throws IOException {
                 Files.createDirectories(directory);
-                // A temporary file of the JDK would stay readable for its owner only.
-                Path draft = directory.resolve(name + "." + UUID.randomUUID() + ".draft");
+                Path target = PlainFile.target(directory.resolve(name));
+                Path draft = PlainFile.draft(target);
                 try {
                     Files.writeString(draft, text);
-                    Files.move(draft, directory.resolve(name), StandardCopyOption.ATOMIC_MOVE,
-                            StandardCopyOption.REPLACE_EXISTING);
+                    PlainFile.rename(draft, target);
                 } finally {
                     Files.deleteIfExists(draft);
                 }

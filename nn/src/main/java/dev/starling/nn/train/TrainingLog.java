@@ -1,11 +1,11 @@
 package dev.starling.nn.train;
 
+import dev.starling.errors.PlainFile;
 import dev.starling.nn.checkpoint.Json;
 import dev.starling.nn.data.DataException;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -122,7 +122,7 @@ public final class TrainingLog implements TrainingListener {
             }
             List<String> kept = new ArrayList<>();
             boolean numbered = false;
-            for (String line : Files.exists(file) && epoch > 1 ? Files.readAllLines(file) : List.<String>of()) {
+            for (String line : Files.isRegularFile(file) && epoch > 1 ? Files.readAllLines(file) : List.<String>of()) {
                 Matcher number = NUMBER.matcher(line);
                 boolean matches = number.matches();
                 // What follows epochs without a number is a line of which a full disk has kept the start only.
@@ -134,7 +134,7 @@ public final class TrainingLog implements TrainingListener {
             if (kept.isEmpty()) {
                 Files.write(file, kept);
             } else {
-                replace(file.toRealPath(), kept);
+                replace(PlainFile.target(file), kept);
             }
         });
         last = epoch - 1;
@@ -142,10 +142,10 @@ public final class TrainingLog implements TrainingListener {
 
     /** Replaces a file when its new lines are written: a process that is killed meanwhile loses none of them. */
     private static void replace(Path target, List<String> lines) throws IOException {
-        Path draft = target.resolveSibling(target.getFileName() + ".draft");
+        Path draft = PlainFile.draft(target);
         try {
             Files.write(draft, lines);
-            Files.move(draft, target, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+            PlainFile.rename(draft, target);
         } finally {
             Files.deleteIfExists(draft);
         }

@@ -2,25 +2,32 @@ package dev.starling.nn.checkpoint;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
+import static org.junit.jupiter.api.Assumptions.assumeFalse;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import dev.starling.errors.PlainFile;
 import dev.starling.nn.Parameter;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HexFormat;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
@@ -28,6 +35,8 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledOnOs;
+import org.junit.jupiter.api.condition.OS;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -222,7 +231,7 @@ class CheckpointTest {
 
     /** Returns the temporary file of one of the next writes. */
     private static Path temporary(Path file, int writesFromNow) {
-        String present = AtomicFile.temporary(file).getFileName().toString();
+        String present = PlainFile.draft(file).getFileName().toString();
         int at = present.length() - "01234567.tmp".length();
         return file.resolveSibling(present.substring(0, at) + HexFormat.of().toHexDigits(HexFormat.fromHexDigits(
                 present, at, at + 8) + writesFromNow) + ".tmp");
@@ -239,6 +248,78 @@ class CheckpointTest {
                 .hasMessageContaining("another process has deleted " + manifest.getFileName())
                 .hasMessageEndingWith("give each run a directory of its own");
         assertRestores(1, 2, 3);
+    }
+
+    /** As above, but while the first run writes the tensors, before it asks for the length of their file. */
+    @Test
+    void attributesDeletedTensorsToAnotherRun() {
+        assertThatThrownBy(() -> Checkpoint.save(directory, 1, new LinkedHashMap<>(Map.of("w", weight)) {
+            @Override
+            public Set<Map.Entry<String, Parameter>> entrySet() {
+                try (Stream<Path> drafts = Files.list(directory)) {
+                    for (Path draft : drafts.toList()) {
+                        Files.delete(draft);
+                    }
+                } catch (IOException e) {
+                    throw new UncheckedIOException(e);
+                }
+                return super.entrySet();
+            }
+        }, Map.of())).isInstanceOf(CheckpointException.class)
+                .hasMessageContaining("another process has deleted step-0000000001.safetensors")
+                .hasMessageEndingWith("give each run a directory of its own");
+    }
+
+    @Test
+    void writesThroughALink() throws IOException {
+        Path target = Files.createFile(Files.createDirectory(directory.resolve("elsewhere")).resolve("file"));
+        Path link = Files.createSymbolicLink(directory.resolve("link"), target);
+        AtomicFile.write(link, sink -> sink.write(bytes("new")));
+        assertThat(link).isSymbolicLink();
+        assertThat(target).hasContent("new");
+        assertThat(target.getParent().toFile().list()).containsExactly("file");
+    }
+
+    @Test
+    @EnabledOnOs(OS.LINUX)
+    void neitherReadsNorReplacesAPipe() throws Exception {
+        Path manifest = directory.resolve("step-0000000009.json");
+        assertThat(new ProcessBuilder("mkfifo", manifest.toString()).start().waitFor()).isZero();
+        assertThatThrownBy(() -> SafeTensors.write(manifest, Map.of("w", weight), Map.of()))
+                .isInstanceOf(CheckpointException.class).hasMessageContainingAll(manifest.toString(),
+                        "is a directory, a pipe or a device", "name a file");
+        assertThat(Files.exists(manifest) && !Files.isRegularFile(manifest)).isTrue();
+        assertTimeoutPreemptively(Duration.ofSeconds(20), () -> {
+            assertThatThrownBy(() -> SafeTensors.open(manifest)).isInstanceOf(CheckpointException.class)
+                    .hasMessageContainingAll(manifest.toString(), "a pipe", "write what a pipe contains to");
+            assertThatThrownBy(() -> Checkpoint.latest(directory)).isInstanceOf(CheckpointException.class)
+                    .hasMessageContainingAll(manifest.toString(), "a pipe");
+            assertThatThrownBy(() -> Checkpoint.save(directory, 9, Map.of("w", weight), Map.of()))
+                    .isInstanceOf(CheckpointException.class).hasMessageContainingAll(manifest.toString(), "a pipe");
+            Checkpoint.prune(directory, 2);
+        });
+    }
+
+    @Test
+    @EnabledOnOs(OS.LINUX)
+    void savesWhereFilesMayBeWrittenButNotListed() throws IOException {
+        Path hidden = Files.createDirectory(directory.resolve("hidden"),
+                PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("-wx-wx-wx")));
+        assumeFalse(Files.isReadable(hidden), "this user may read every directory");
+        SafeTensors.write(hidden.resolve("w.safetensors"), Map.of("w", weight), Map.of());
+        assertThat(hidden.resolve("w.safetensors")).isNotEmptyFile();
+    }
+
+    @Test
+    void adviseOnWhatTheSystemRefuses() {
+        for (Path refused : List.of(Path.of("/"), directory, Path.of(""))) {
+            assertThatThrownBy(() -> SafeTensors.write(refused, Map.of("w", weight), Map.of()))
+                    .isInstanceOf(CheckpointException.class).hasMessageContaining("name a file")
+                    .hasMessageNotContaining("free some space");
+        }
+        assertThatThrownBy(() -> SafeTensors.write(directory.resolve("x".repeat(300)), Map.of("w", weight), Map.of()))
+                .isInstanceOf(CheckpointException.class).hasMessageContainingAll("too long", "check the name")
+                .hasMessageNotContaining("free some space");
     }
 
     @Test

@@ -2,6 +2,7 @@ package dev.starling.nn.data;
 
 import static org.assertj.core.api.Assertions.assertThat;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
+import static org.junit.jupiter.api.Assertions.assertTimeoutPreemptively;
 
 import dev.starling.tensor.TensorException;
 import java.io.ByteArrayOutputStream;
@@ -9,12 +10,16 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
+import java.util.Set;
 import java.util.zip.GZIPOutputStream;
 import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledOnOs;
+import org.junit.jupiter.api.condition.OS;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -40,6 +45,41 @@ class DataFileTest {
         IdxFile read = IdxFile.read(write("none", idx(0x08, new int[] {0, 28, 28}, new byte[0])));
         assertThat(read.dims()).containsExactly(0, 28, 28);
         assertThat(read.data()).isEmpty();
+    }
+
+    @Test
+    @EnabledOnOs(OS.LINUX)
+    void refusesAPipeInsteadOfWaitingForIt() throws Exception {
+        Path pipe = dir.resolve("pipe");
+        assertThat(new ProcessBuilder("mkfifo", pipe.toString()).start().waitFor()).isZero();
+        assertTimeoutPreemptively(Duration.ofSeconds(20), () -> {
+            refuses(() -> IdxFile.read(pipe), "pipe", "write what a pipe contains to");
+            refuses(() -> TarGz.extract(pipe, dir, Set.of("a"), 1), "pipe", "write what a pipe contains to");
+        });
+    }
+
+    /** Reads a file in a process of its own. */
+    static final class Probe {
+        private Probe() {
+        }
+
+        public static void main(String[] arguments) {
+            try {
+                IdxFile.read(Path.of(arguments[0]));
+            } catch (DataException e) {
+                System.out.println(e.getMessage());
+            }
+        }
+    }
+
+    @Test
+    void namesAFileThatTheHeapCannotHold() throws Exception {
+        Path file = write("large", idx(0x08, new int[] {50_000_000}, new byte[50_000_000]));
+        Process process = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                "-Xmx32m", "-cp", System.getProperty("java.class.path"), Probe.class.getName(), file.toString())
+                .redirectErrorStream(true).start();
+        assertThat(new String(process.getInputStream().readAllBytes())).startsWith(file + ": ")
+                .contains("50000000 bytes", "limited to ", "-Xmx");
     }
 
     @Test

@@ -72,6 +72,9 @@ class DownloadTest {
         assertThat(Files.readAllBytes(target)).isEqualTo(content);
         assertThat(progress).isSorted().endsWith((long) content.length);
         assertOnly(target);
+        // Others may read it, as any new file.
+        assertThat(Files.getPosixFilePermissions(target))
+            .isEqualTo(Files.getPosixFilePermissions(Files.createFile(dir.resolve("any"))));
     }
 
     @Test
@@ -97,6 +100,18 @@ class DownloadTest {
         download("/good").to(target, LONG, (received, total) -> { });
         assertThat(Files.readAllBytes(target)).isEqualTo(content);
         assertOnly(target);
+    }
+
+    @Test
+    void replacesWhatALinkPointsTo() throws Exception {
+        Path old = Files.writeString(Files.createDirectory(dir.resolve("elsewhere")).resolve("file"), "old");
+        Path link = Files.createSymbolicLink(dir.resolve("link"), old);
+        download("/good").to(link, LONG, (received, total) -> { });
+        assertThat(link).isSymbolicLink();
+        assertThat(Files.readAllBytes(old)).isEqualTo(content);
+        assertOnly(old);
+        assertThatThrownBy(() -> download("/good").to(old.getParent(), LONG, (received, total) -> { }))
+            .isInstanceOf(DataException.class).hasMessageContaining("a directory, a pipe or a device");
     }
 
     @Test

@@ -105,6 +105,32 @@ class TarGzTest {
     }
 
     @Test
+    void readsTheChecksumAtTheArchivesEnd() throws IOException {
+        member("a.bin", '0', 5, "first");
+        member("b.bin", '0', 6, "second");
+        byte[] bytes = Files.readAllBytes(archive(true));
+        bytes[bytes.length - 8] ^= 1; // of the CRC-32, which the length follows
+        Path damaged = Files.write(dir.resolve("damaged.tar.gz"), bytes);
+        assertThatThrownBy(() -> TarGz.extract(damaged, target, WANTED, 1000)).isInstanceOf(DataException.class)
+            .hasMessageContainingAll("damaged.tar.gz", "intact .tar.gz", "GZIP trailer");
+        assertThat(target).isEmptyDirectory();
+        // As is the rest of the archive, up to the limit.
+        member("c.bin", '0', 20_000, "x".repeat(20_000));
+        refuses(true, "bytes after the files");
+        assertThat(target).isEmptyDirectory();
+    }
+
+    @Test
+    void writesFilesThatOthersMayRead() throws IOException {
+        member("a.bin", '0', 5, "first");
+        member("b.bin", '0', 6, "second");
+        TarGz.extract(archive(true), target, WANTED, 1000);
+        assertThat(target.resolve("a.bin").toFile().canRead()).isTrue();
+        assertThat(Files.getPosixFilePermissions(target.resolve("a.bin")))
+            .isEqualTo(Files.getPosixFilePermissions(dir.resolve("archive.tar.gz")));
+    }
+
+    @Test
     void refusesADamagedHeader() throws IOException {
         member("a.bin", '0', 1, "x");
         byte[] bytes = tar.toByteArray();

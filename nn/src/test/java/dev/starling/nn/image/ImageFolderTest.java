@@ -20,6 +20,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import javax.imageio.ImageIO;
 import org.junit.jupiter.api.Test;
@@ -152,6 +153,32 @@ class ImageFolderTest {
             assertThatThrownBy(() -> loader.epoch(0).iterator().next()).isInstanceOf(LoadException.class)
                     .hasMessageContaining("at most 1599 pixels, found 40 x 40");
         }
+    }
+
+    /** The decoder of the JDK does not verify checksums, and fills what it cannot decompress. */
+    @Test
+    void noFlippedBitOfAPngChangesItsPixels() throws IOException {
+        Random random = new Random(1);
+        int[] waves = IntStream.range(0, 28 * 28).map(i -> 0x010101 * (int) (127 + 100 * Math.sin(0.2 * (i % 28))
+                * Math.cos(0.3 * (i / 28)) + random.nextInt(20))).toArray();
+        byte[] bytes = Files.readAllBytes(write("x.png", image(BufferedImage.TYPE_BYTE_GRAY, 28, 28, waves)));
+        float[] pixels = read("x.png", 1).pixels();
+        for (int i = 0; i < 8 * bytes.length; i += 7) {
+            byte[] flipped = bytes.clone();
+            flipped[i / 8] ^= (byte) (1 << i % 8);
+            Files.write(root.resolve("x.png"), flipped);
+            try {
+                assertThat(read("x.png", 1).pixels()).as("bit %d", i).isEqualTo(pixels);
+            } catch (DataException e) {
+                assertThat(e).as("bit %d", i).hasMessageContaining("x.png");
+            }
+        }
+        Arrays.fill(bytes, bytes.length / 2, bytes.length, (byte) 0);
+        Files.write(root.resolve("x.png"), bytes);
+        refuses("x.png", "intact image", "CRC-32");
+        byte[] unended = Files.readAllBytes(write("y.png", noise(1, BufferedImage.TYPE_BYTE_GRAY, 28)));
+        Files.write(root.resolve("y.png"), Arrays.copyOf(unended, unended.length - 12));
+        refuses("y.png", "intact image");
     }
 
     private void refuses(String name, String... parts) {
