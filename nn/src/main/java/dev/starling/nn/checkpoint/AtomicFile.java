@@ -90,9 +90,10 @@ final class AtomicFile {
             return new CheckpointException(path, "cannot be written: another process has deleted "
                     + draft.getFileName() + " before it was renamed", "give each run a directory of its own", cause);
         }
-        boolean space = !(cause instanceof FileSystemException) || NO_SPACE.matcher(cause.toString()).find();
-        return new CheckpointException(path, "cannot be written: " + cause, (space ? "free some space or choose another"
-                + " directory" : "check the name and the permissions of its directory")
+        boolean refused = cause instanceof FileSystemException reported
+                && !NO_SPACE.matcher(String.valueOf(reported.getReason())).find();
+        return new CheckpointException(path, "cannot be written: " + cause, (refused
+                ? "check the name and the permissions of its directory" : "free some space or choose another directory")
                 + "; earlier checkpoints are intact", cause);
     }
 
