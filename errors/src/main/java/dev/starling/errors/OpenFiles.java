@@ -25,8 +25,16 @@ public final class OpenFiles {
 
     /** Returns the advice, with the present limit. */
     public static String remedy() {
-        return "raise the limit of files and sockets that this process may open (ulimit -n)"
-                + (ManagementFactory.getOperatingSystemMXBean() instanceof UnixOperatingSystemMXBean system
-                        ? ", which is " + system.getMaxFileDescriptorCount() : "");
+        return "raise the limit of files and sockets that this process may open (ulimit -n)" + limit();
+    }
+
+    private static String limit() {
+        try {
+            return ManagementFactory.getOperatingSystemMXBean() instanceof UnixOperatingSystemMXBean system
+                    ? ", which is " + system.getMaxFileDescriptorCount() : "";
+        } catch (LinkageError e) {
+            // A Java image without the module jdk.management.
+            return "";
+        }
     }
 }

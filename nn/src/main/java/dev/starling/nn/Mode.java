@@ -1,23 +1,34 @@
 package dev.starling.nn;
 
 import dev.starling.tensor.Generator;
+import dev.starling.tensor.Recorder;
 import dev.starling.tensor.TensorException;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
  * Whether layers are in training mode. In training mode dropout drops elements, and batch normalisation uses the
- * statistics of the batch and updates its running statistics. The mode is bound to the thread for the duration of one
- * call: code outside that call stays in inference mode, and threads do not affect each other.
+ * statistics of the batch and updates its running statistics. The mode holds for the duration of one call, on its
+ * thread and in the forks of a {@link java.util.concurrent.StructuredTaskScope} that this thread opens. Code outside
+ * that call and other threads stay in inference mode.
+ *
+ * <p>A tape records the operations of its own thread only. While it records in training mode, a fork that reads weights
+ * which require gradients, and records on no tape of its own, gets a {@link TensorException}: their gradients would be
+ * lost. A fork may compute in {@link #inference} mode, or with a frozen model.
  */
 public final class Mode {
     private static final ScopedValue<Mode> CURRENT = ScopedValue.newInstance();
-    private static final Mode INFERENCE = new Mode(null);
+    private static final Mode INFERENCE = new Mode(null, null, () -> Recorder.NONE);
 
     private final @Nullable Generator generator;
+    /** The thread that entered training mode, or {@code null}. */
+    private final @Nullable Thread owner;
+    private final Supplier<Recorder> ownersRecorder;
 
-    private Mode(@Nullable Generator generator) {
+    private Mode(@Nullable Generator generator, @Nullable Thread owner, Supplier<Recorder> ownersRecorder) {
         this.generator = generator;
+        this.owner = owner;
+        this.ownersRecorder = ownersRecorder;
     }
 
     /** Runs {@code body} with layers in training mode. They draw random numbers from {@code generator}. */
@@ -27,7 +38,7 @@ public final class Mode {
 
     /** Returns training mode as a context that can be entered together with others. */
     static ScopedValue.Carrier training(Generator generator) {
-        return ScopedValue.where(CURRENT, new Mode(generator));
+        return ScopedValue.where(CURRENT, new Mode(generator, Thread.currentThread(), Recorder.view()));
     }
 
     /** Runs {@code body} in inference mode, for an evaluation inside {@link #training}. */
@@ -38,6 +49,17 @@ public final class Mode {
     /** Returns whether layers that this thread calls are in training mode. */
     public static boolean isTraining() {
         return CURRENT.isBound() && CURRENT.get() != INFERENCE;
+    }
+
+    /** Throws if a fork of a thread that records a training step reads weights, without recording itself. */
+    static void requireRecording() {
+        Mode mode = CURRENT.isBound() ? CURRENT.get() : INFERENCE;
+        if (mode.owner != Thread.currentThread() && mode.ownersRecorder.get() != Recorder.NONE
+                && Recorder.current() == Recorder.NONE) {
+            throw TensorException.argument("mode", "a fork of " + mode.owner + " reads weights, but the tape records "
+                    + "only the operations of that thread: the weights would get no gradient from the fork",
+                    "compute a training step on one thread");
+        }
     }
 
     /**

@@ -104,11 +104,14 @@ public final class Parameter implements AutoCloseable {
      * weights in another type. The caller may read it and record operations on it, but must not close it.
      */
     public Tensor value() {
-        return buffer ? value : Precision.cast(value);
+        return buffer ? value : Precision.cast(master());
     }
 
     /** Returns the tensor that training changes, independent of the {@link Precision}. The caller must not close it. */
     public Tensor master() {
+        if (requiresGradient()) {
+            Mode.requireRecording();
+        }
         return value;
     }
 

@@ -22,6 +22,11 @@ public interface Recorder {
         return ThreadState.current().recorder;
     }
 
+    /** Returns a view of the recorder bound to this thread, which threads that this thread starts may read. */
+    static Supplier<Recorder> view() {
+        return ThreadState.current().recorderView;
+    }
+
     /** Runs {@code body} with {@code recorder} bound to this thread. */
     static <T> T with(Recorder recorder, Supplier<T> body) {
         ThreadState thread = ThreadState.current();

@@ -1,6 +1,7 @@
 package dev.starling.tensor;
 
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -15,6 +16,7 @@ final class ThreadState {
 
     @Nullable Scope scope;
     Recorder recorder = Recorder.NONE;
+    final Supplier<Recorder> recorderView = () -> recorder;
     Interceptor interceptor = Interceptor.NONE;
     long nextId = nextRange();
     final long[] dims = new long[Shape.MAX_RANK];

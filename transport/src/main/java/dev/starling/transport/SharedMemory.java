@@ -132,8 +132,10 @@ final class SharedMemory implements AutoCloseable {
     }
 
     private static TransportException noRoom(long bytes, IOException e) {
+        String more = String.valueOf(e.getMessage()).contains("File too large")
+                ? "raise the limit of the size of files (ulimit -f), which applies to this memory, too" : MORE_MEMORY;
         return new TransportException(TransportException.Problem.NO_ROOM, "cannot map " + bytes
-                + " bytes of shared memory: " + e.getMessage(), OpenFiles.remedy(e, MORE_MEMORY), e);
+                + " bytes of shared memory: " + e.getMessage(), OpenFiles.remedy(e, more), e);
     }
 
     private static int newDescriptor() {

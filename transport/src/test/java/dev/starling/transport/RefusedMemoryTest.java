@@ -18,7 +18,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledOnOs;
 import org.junit.jupiter.api.condition.OS;
 
-/** Where a filter of system calls, such as that of a container, refuses memory without a name. */
+/** Where a filter of system calls, such as that of a container, or a limit refuses memory without a name. */
 class RefusedMemoryTest {
     private static final Map<String, Integer> MEMFD_CREATE = Map.of("amd64", 319, "aarch64", 279);
     private static final int NO_NEW_PRIVILEGES = 38;
@@ -40,6 +40,36 @@ class RefusedMemoryTest {
             assertThat(output).contains("the system refuses memfd_create (errno 1)").contains("registered 4711, 4712");
         } finally {
             process.destroyForcibly();
+        }
+    }
+
+    @Test
+    @EnabledOnOs(OS.LINUX)
+    void theLimitOfTheSizeOfFilesIsNamed() throws Exception {
+        Process process = new ProcessBuilder("sh", "-c", "ulimit -f 1000; exec \"$@\"", "sh",
+                ProcessHandle.current().info().command().orElseThrow(), "-XX:-UsePerfData", "--add-exports",
+                "java.base/jdk.internal.misc=ALL-UNNAMED", "--enable-native-access=ALL-UNNAMED", "-cp",
+                System.getProperty("java.class.path"), Limited.class.getName()).redirectErrorStream(true).start();
+        try {
+            assertThat(process.waitFor(50, TimeUnit.SECONDS)).isTrue();
+            assertThat(new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8)).contains("File too "
+                    + "large; raise the limit of the size of files (ulimit -f), which applies to this memory, too");
+        } finally {
+            process.destroyForcibly();
+        }
+    }
+
+    /** Registers memory beyond the limit of the size of files. */
+    static final class Limited {
+        private Limited() {
+        }
+
+        public static void main(String[] arguments) {
+            try (Transport transport = Transport.open(TransportConfig.of("local", Secret.random()))) {
+                System.out.println("registered " + transport.register(4 << 20).memory().byteSize());
+            } catch (TransportException e) {
+                System.out.println(e.getMessage());
+            }
         }
     }
 

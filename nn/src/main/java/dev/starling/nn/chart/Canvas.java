@@ -8,8 +8,13 @@ import java.awt.RenderingHints;
 import java.awt.geom.Path2D;
 import java.awt.geom.Rectangle2D;
 import java.awt.image.BufferedImage;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
 import java.util.List;
 import java.util.Locale;
+import javax.imageio.ImageIO;
+import javax.imageio.stream.ImageOutputStream;
+import javax.imageio.stream.MemoryCacheImageOutputStream;
 
 /** A surface to draw charts on: an SVG text, or an image. Lengths are pixels, from the upper left corner. */
 public sealed interface Canvas {
@@ -79,7 +84,7 @@ public sealed interface Canvas {
         }
     }
 
-    /** Draws an image, with two pixels for each. */
+    /** Draws an image, with two pixels for each. The only class here that needs the module {@code java.desktop}. */
     final class Image implements Canvas {
         private static final int SCALE = 2;
 
@@ -94,9 +99,16 @@ public sealed interface Canvas {
             graphics.scale(SCALE, SCALE);
         }
 
-        BufferedImage drawn() {
+        /** Ends the drawing, and returns it as PNG. */
+        byte[] png() throws IOException {
             graphics.dispose();
-            return image;
+            ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+            try (ImageOutputStream out = new MemoryCacheImageOutputStream(bytes)) {
+                if (!ImageIO.write(image, "png", out)) {
+                    throw new IOException("no PNG encoder in this JDK");
+                }
+            }
+            return bytes.toByteArray();
         }
 
         @Override

@@ -2,15 +2,11 @@ package dev.starling.nn.chart;
 
 import dev.starling.errors.PlainFile;
 import dev.starling.nn.data.DataException;
-import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.function.Consumer;
-import javax.imageio.ImageIO;
-import javax.imageio.stream.ImageOutputStream;
-import javax.imageio.stream.MemoryCacheImageOutputStream;
 
 /** Writes drawings to files, in the format that the file's name ends in: {@code .svg} or {@code .png}. */
 public final class Picture {
@@ -46,7 +42,8 @@ public final class Picture {
             throw new DataException(file, "a file that can be written", e.toString(), "choose another place", e);
         } catch (LinkageError | InternalError e) {
             throw new DataException(file, "a JDK that can draw text", e.toString(),
-                    "install fontconfig, freetype and a font, or write .svg", e);
+                    "install fontconfig, freetype and a font, add the module java.desktop to a Java image that "
+                            + "lacks it, or write .svg", e);
         }
     }
 
@@ -54,24 +51,14 @@ public final class Picture {
     private static byte[] png(int width, int height, Consumer<Canvas> drawing) throws IOException {
         boolean interrupted = Thread.interrupted();
         try {
-            return encoded(width, height, drawing);
+            Canvas.Image image = new Canvas.Image(width, height);
+            drawing.accept(image);
+            return image.png();
         } finally {
             if (interrupted) {
                 Thread.currentThread().interrupt();
             }
         }
-    }
-
-    private static byte[] encoded(int width, int height, Consumer<Canvas> drawing) throws IOException {
-        Canvas.Image image = new Canvas.Image(width, height);
-        drawing.accept(image);
-        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-        try (ImageOutputStream out = new MemoryCacheImageOutputStream(bytes)) {
-            if (!ImageIO.write(image.drawn(), "png", out)) {
-                throw new IOException("no PNG encoder in this JDK");
-            }
-        }
-        return bytes.toByteArray();
     }
 
     /** Replaces a file when its new contents are written: if the disk is full, the old picture stays. */

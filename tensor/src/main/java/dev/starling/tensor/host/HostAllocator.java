@@ -73,6 +73,12 @@ public final class HostAllocator implements Allocator {
             freed.removeIf(Arenas::tryClose);
         }
 
+        @Override
+        public String remedy() {
+            return "give this process more memory: that of its container or service, ulimit -v, or the machine's; or "
+                    + "use smaller tensors";
+        }
+
         /** Memory of the system. */
         private record Region(Arena arena, long bytes) { }
 

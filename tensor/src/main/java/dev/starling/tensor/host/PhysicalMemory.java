@@ -12,9 +12,13 @@ final class PhysicalMemory {
     }
 
     private static long find() {
-        if (ManagementFactory.getOperatingSystemMXBean() instanceof OperatingSystemMXBean system
-                && system.getTotalMemorySize() > 0) {
-            return system.getTotalMemorySize() + Math.max(0, system.getTotalSwapSpaceSize());
+        try {
+            if (ManagementFactory.getOperatingSystemMXBean() instanceof OperatingSystemMXBean system
+                    && system.getTotalMemorySize() > 0) {
+                return system.getTotalMemorySize() + Math.max(0, system.getTotalSwapSpaceSize());
+            }
+        } catch (LinkageError e) {
+            // A Java image without the module jdk.management.
         }
         return Long.MAX_VALUE;
     }

@@ -29,7 +29,7 @@ public final class WaitEvent extends Event {
      * Begins the event of a wait, which {@link #done} ends and emits; returns {@code null} if no recording has enabled
      * it.
      */
-    public static @Nullable WaitEvent started() {
+    static @Nullable WaitEvent started() {
         if (!PROBE.isEnabled()) {
             return null;
         }

@@ -174,7 +174,8 @@ public final class CachingAllocator implements Allocator {
         if (address == 0) {
             throw new TensorException(TensorException.Problem.MEMORY, "allocate", List.of(),
                     "cannot allocate " + bytes + " bytes with " + live + " bytes in use and " + cached + " cached"
-                    + source.shortage(), "close scopes earlier or use smaller batches");
+                    + source.shortage(), live < size / 8 ? source.remedy()
+                            : "close scopes earlier or use smaller batches");
         }
         Profiling.memory(source.name(), "allocate", size, live, cached, peak);
         return address;

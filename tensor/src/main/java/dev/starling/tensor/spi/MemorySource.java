@@ -15,4 +15,9 @@ public interface MemorySource {
     default String shortage() {
         return "";
     }
+
+    /** Returns the remedy when a request is refused although little of this memory is in use. */
+    default String remedy() {
+        return "end other processes that use this memory, or use smaller batches";
+    }
 }

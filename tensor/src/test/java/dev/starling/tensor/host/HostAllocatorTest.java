@@ -25,4 +25,13 @@ class HostAllocatorTest {
         allocator.free(second);
         allocator.trim();
     }
+
+    @Test
+    void namesLimitsWhereClosingScopesWouldNotHelp() {
+        long bytes = 1L << 50;
+        assertThatThrownBy(() -> new HostAllocator().allocate(bytes)).isInstanceOf(TensorException.class)
+                .hasMessage("allocate: cannot allocate " + bytes + " bytes with 0 bytes in use and 0 cached; give this "
+                + "process more memory: that of its container or service, ulimit -v, or the machine's; or use smaller "
+                + "tensors");
+    }
 }

@@ -18,7 +18,7 @@ import java.util.zip.CRC32C;
 /**
  * The changes since the last snapshot, one record each, in a file named by the number of its first record. A record
  * starts with its length, the CRC-32C of the bytes after that field, and its number. The journal ends at the first
- * record whose length or checksum is wrong.
+ * record whose length or checksum is wrong, unless a later record shows that this one had been on the disk.
  */
 final class Journal implements AutoCloseable {
     /** Only clocks change. */
@@ -41,11 +41,14 @@ final class Journal implements AutoCloseable {
     static final int SEQUENCE = 8;
     static final int KIND = 16;
     static final int UNIT = 20;
+    /** Learning rate of a step; of {@link #ROWS} the number of the table's rows after it. */
     static final int RATE = 24;
     static final int COUNT = 32;
     static final int STRIDE = 36;
     /** Number of workers whose clocks changed; they follow the header, as {@link Clocks#write} has written them. */
     static final int MOVED_COUNT = 40;
+    /** Number of this record minus that of the last record on the disk when this one was written. */
+    static final int UNFORCED = 44;
     static final int RECORD_HEADER = 48;
 
     private static final String PREFIX = "journal-";
@@ -59,6 +62,9 @@ final class Journal implements AutoCloseable {
     private LongBuffer longs;
     private int at;
     private boolean dirty;
+    private long appended;
+    /** Number of the last record on the disk. */
+    private long forced;
 
     Journal(Path directory, long first) throws IOException {
         this.directory = directory;
@@ -78,6 +84,7 @@ final class Journal implements AutoCloseable {
         List<Path> old = files(directory);
         file = FileChannel.open(path, StandardOpenOption.CREATE, StandardOpenOption.WRITE,
                 StandardOpenOption.TRUNCATE_EXISTING);
+        forced = first - 1;
         for (Path each : old) {
             if (!each.equals(path)) {
                 Files.delete(each);
@@ -89,8 +96,13 @@ final class Journal implements AutoCloseable {
     /** Returns the journal files of a directory, oldest first. */
     static List<Path> files(Path directory) throws IOException {
         try (Stream<Path> all = Files.list(directory)) {
-            return all.filter(p -> p.getFileName().toString().startsWith(PREFIX)).sorted().toList();
+            return all.filter(p -> p.getFileName().toString().matches(PREFIX + "\\d{19}")).sorted().toList();
         }
+    }
+
+    /** Returns the number in a journal file's name: that of its first record. */
+    static long first(Path file) {
+        return Long.parseLong(file.getFileName().toString().substring(PREFIX.length()));
     }
 
     /** Continues in a new file; a snapshot contains all earlier records. */
@@ -122,10 +134,12 @@ final class Journal implements AutoCloseable {
         int start = at;
         buffer.putLong(start + length - 8, 0);
         boolean kept = e.recordKind == KEPT;
+        double rate = kept ? e.steps : e.recordKind == ROWS ? e.tableRows : e.rate;
         buffer.putInt(start + LENGTH, length).putLong(start + SEQUENCE, e.record).putInt(start + KIND, e.recordKind)
-                .putInt(start + UNIT, e.unit).putDouble(start + RATE, kept ? e.steps : e.rate)
+                .putInt(start + UNIT, e.unit).putDouble(start + RATE, rate)
                 .putInt(start + COUNT, e.recorded).putInt(start + STRIDE, kept ? e.slot : e.stride)
-                .putLong(start + MOVED_COUNT, e.moved.position() / Clocks.BYTES)
+                .putInt(start + MOVED_COUNT, e.moved.position() / Clocks.BYTES)
+                .putInt(start + UNFORCED, (int) (e.record - forced))
                 .put(start + RECORD_HEADER, e.moved, 0, e.moved.position());
         at += RECORD_HEADER + e.moved.position();
         switch (e.recordKind) {
@@ -138,6 +152,7 @@ final class Journal implements AutoCloseable {
             default -> { }
         }
         at = start + length;
+        appended = e.record;
         crc.reset();
         crc.update(buffer.limit(at).position(start + SEQUENCE));
         buffer.clear();
@@ -160,6 +175,7 @@ final class Journal implements AutoCloseable {
         if (dirty) {
             file.force(false);
             dirty = false;
+            forced = appended;
         }
     }
 

@@ -26,20 +26,20 @@ final class JournalReader {
     /**
      * Delivers the records after a number, up to the end of the journal or the first torn record.
      *
+     * @throws IOException also if a later record shows that a damaged one had been on the disk: the server had
+     *     acknowledged its update
      * @return the number of the last record, or {@code after} if there is none
      */
     long read(Path directory, long after, Replay replay) throws IOException {
         long last = after;
         List<Path> files = Journal.files(directory);
         for (Path path : files) {
+            requireNext(path, Journal.first(path), last);
             try (FileChannel file = FileChannel.open(path, StandardOpenOption.READ)) {
                 long at = 0;
                 while (next(file, at)) {
                     long sequence = buffer.getLong(Journal.SEQUENCE);
-                    if (sequence > last + 1) {
-                        throw new IOException(path + " continues with record " + sequence + ", but record "
-                                + (last + 1) + " is missing; put the file that contains it back");
-                    }
+                    requireNext(path, sequence, last);
                     if (sequence == last + 1) {
                         replay.onRecord(buffer);
                         last = sequence;
@@ -47,12 +47,31 @@ final class JournalReader {
                     at += buffer.getInt(Journal.LENGTH);
                 }
                 if (at < file.size()) {
+                    requireTorn(path, file, at, last);
                     LOG.log(Level.WARNING, "{0} is torn after record {1}: dropping {2} bytes of updates that the "
                             + "server had not acknowledged", path, last, file.size() - at);
                 }
             }
         }
         return last;
+    }
+
+    private static void requireNext(Path path, long sequence, long last) throws IOException {
+        if (sequence > last + 1) {
+            throw new IOException(path + " continues with record " + sequence + ", but record " + (last + 1)
+                    + " is missing; put the file that contains it back, the snapshot or a journal");
+        }
+    }
+
+    /** Throws if a record after a position was written when the one at the position was already on the disk. */
+    private void requireTorn(Path path, FileChannel file, long at, long last) throws IOException {
+        for (long later = at + 8; later < file.size(); later += 8) {
+            if (next(file, later) && buffer.getLong(Journal.SEQUENCE) - buffer.getInt(Journal.UNFORCED) > last) {
+                throw new IOException(path + " is damaged: record " + (last + 1) + " is not intact, but record "
+                        + buffer.getLong(Journal.SEQUENCE) + " after it is; put an intact copy back, or give the "
+                        + "server an empty directory and resume from a checkpoint");
+            }
+        }
     }
 
     /** Reads the record at a position of a file; returns whether it is complete and intact. */

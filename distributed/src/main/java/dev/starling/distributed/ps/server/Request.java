@@ -58,6 +58,8 @@ final class Request {
     int recorded;
     int stride;
     float[] rows;
+    /** Number of rows of the table after a step on {@link #rows}. */
+    long tableRows;
     /** The clocks that the request has changed, as {@link Clocks#write} has written them. */
     final ByteBuffer moved;
 

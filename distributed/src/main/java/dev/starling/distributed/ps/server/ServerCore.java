@@ -103,7 +103,7 @@ final class ServerCore implements AutoCloseable {
             Path snapshot = directory.resolve(SNAPSHOT);
             shard.load(snapshot);
             new JournalReader().read(directory, shard.sequence(), shard::replay);
-            shard.dropIncompleteRows();
+            shard.checkRows();
             shard.save(snapshot);
             return new ServerCore(config, plan, shard, sink, lock, new Journal(directory, shard.sequence() + 1));
         } catch (IOException | RuntimeException | Error e) {
@@ -372,7 +372,8 @@ final class ServerCore implements AutoCloseable {
             }
             shard.apply(e);
             if (e.record != 0) {
-                journalBytes += Journal.length(e);
+                // The snapshot after the next request counts the rows of a checkpoint.
+                journalBytes += e.recordKind == Journal.ROWS_READY ? config.journalBytes() + 1 : Journal.length(e);
             }
         }
 

@@ -22,8 +22,6 @@ import org.jspecify.annotations.Nullable;
  * thread at a time. The same requests in the same order give the same bits.
  */
 final class Shard implements AutoCloseable {
-    private static final long MAGIC = 0x31_53_50_4c_52_54_53L;
-
     private final Plan plan;
     private final byte[] encodedPlan;
     private final int server;
@@ -39,6 +37,8 @@ final class Shard implements AutoCloseable {
     /** Whether tables have their initial rows; workers that join earlier wait. Other threads read it. */
     private volatile boolean hasRows;
     private final EmbeddingRows[] tables;
+    /** Rows of each table as the snapshot and the journal have counted them; {@code null} if these have no counts. */
+    private long @Nullable [] counted;
     /** Number of the journal's last record. */
     private long sequence;
     /** Number of requests refused because they were malformed, out of order or of an old session. */
@@ -59,6 +59,7 @@ final class Shard implements AutoCloseable {
         clocks = new Clocks(units, plan.workers());
         synchronous = plan.consistency() instanceof Consistency.Synchronous;
         gathering = new PendingGradients(clocks);
+        counted = new long[plan.tables().size()];
         try {
             tables = EmbeddingRows.open(plan.tables(), directory, cacheBytes);
         } catch (IOException | RuntimeException | Error e) {
@@ -250,6 +251,7 @@ final class Shard implements AutoCloseable {
             e.keys[i] = sum.keys()[i];
             System.arraycopy(rows.changed(), row, e.rows, i * e.stride, e.stride);
         }
+        e.tableRows = rows.rows();
     }
 
     /** Takes a step on a unit, and on those that step together with it, if the gradients for it have arrived. */
@@ -433,6 +435,9 @@ final class Shard implements AutoCloseable {
                     tables[unit - blocks].restore(r.getLong(at + 8 * i), rows, i * stride,
                             r.getLong(Journal.SEQUENCE));
                 }
+                if (counted != null) {
+                    counted[unit - blocks] = (long) r.getDouble(Journal.RATE);
+                }
             }
             case Journal.ROWS_READY -> hasRows = true;
             default -> { }
@@ -440,11 +445,13 @@ final class Shard implements AutoCloseable {
         sequence = r.getLong(Journal.SEQUENCE);
     }
 
-    /** Removes rows of a checkpoint that was not read to its end. */
-    void dropIncompleteRows() {
-        for (EmbeddingRows table : tables) {
-            if (!hasRows && table.size() > 0) {
-                table.clear();
+    /** Removes rows of a checkpoint that was not read to its end; checks that complete tables have lost no rows. */
+    void checkRows() {
+        for (int t = 0; t < tables.length; t++) {
+            if (hasRows && counted != null) {
+                tables[t].requireRows(counted[t]);
+            } else if (!hasRows && tables[t].size() > 0) {
+                tables[t].clear();
             }
         }
     }
@@ -455,11 +462,13 @@ final class Shard implements AutoCloseable {
             table.flush(sequence);
         }
         try (CheckedFile out = CheckedFile.write(path)) {
-            out.putLong(MAGIC);
-            out.put(encodedPlan);
-            out.putInt(server);
+            SnapshotHeader.write(out, encodedPlan, server);
             out.putLong(sequence);
             out.putInt(hasRows ? 1 : 0);
+            for (EmbeddingRows table : tables) {
+                // Until all rows of a checkpoint have arrived, reading it again may begin with an empty table.
+                out.putLong(hasRows ? table.rows() : 0);
+            }
             for (int slot = 0; slot < clocks.states.length; slot++) {
                 out.putInt(clocks.states[slot]);
             }
@@ -478,9 +487,14 @@ final class Shard implements AutoCloseable {
             return;
         }
         try (CheckedFile in = CheckedFile.read(path)) {
-            checkPlan(path, in, plan, server);
+            boolean counts = SnapshotHeader.read(path, in, plan, server);
             sequence = in.getLong();
             hasRows = in.getInt() == 1;
+            if (counted != null && counts) {
+                in.get(counted);
+            } else {
+                counted = null;
+            }
             for (int slot = 0; slot < clocks.states.length; slot++) {
                 clocks.states[slot] = (byte) in.getInt();
             }
@@ -492,19 +506,6 @@ final class Shard implements AutoCloseable {
             System.arraycopy(versions, 0, weights.versions, 0, blocks);
             weights.load(in);
             in.verify();
-        }
-    }
-
-    private static void checkPlan(Path path, CheckedFile in, Plan plan, int server) throws IOException {
-        if (in.getLong() != MAGIC) {
-            throw new IOException(path + " is not a snapshot of a parameter server");
-        }
-        byte[] saved = in.getBytes();
-        int of = in.getInt();
-        if (!Plan.decode(saved).equals(plan) || of != server) {
-            throw new IOException(path + " belongs to server " + of + " of another run: the model, the optimiser, the "
-                    + "number of servers or workers or the consistency differs; use an empty directory, or the "
-                    + "settings of that run");
         }
     }
 

@@ -72,6 +72,8 @@ public final class EmbeddingRows implements AutoCloseable {
     private long[] changedKeys;
     private float[] changed;
     private int changes;
+    /** Number of rows in the map, and of changed rows that are not in it yet. */
+    private long rows;
 
     /** The row that takes a step. */
     private final TrainedWeights stepping;
@@ -205,6 +207,7 @@ public final class EmbeddingRows implements AutoCloseable {
             initial(rowKey, changed, row);
             Arrays.fill(changed, row + table.width(), row + stride - 1, (float) table.rule().initial());
             changed[row + stride - 1] = 0;
+            rows++;
         }
         changedKeys[place] = rowKey;
         places.put(rowKey, place);
@@ -360,10 +363,12 @@ public final class EmbeddingRows implements AutoCloseable {
     /** Removes all rows. */
     public void clear() {
         map.clear();
+        rows = 0;
     }
 
-    /** Forces the map to the disk: the system writes all changed pages of the mapped file. */
+    /** Forces the map, which contains all rows, to the disk: the system writes all changed pages of the file. */
     void sync() throws IOException {
+        rows = map.longSize();
         try (FileChannel channel = FileChannel.open(file, StandardOpenOption.WRITE)) {
             channel.force(true);
         }
@@ -372,6 +377,23 @@ public final class EmbeddingRows implements AutoCloseable {
     /** Returns the number of rows in the map. */
     public long size() {
         return map.longSize();
+    }
+
+    /** Returns the number of rows of the table, with those that are not in the map yet. */
+    public long rows() {
+        return rows;
+    }
+
+    /**
+     * Checks that the map contains all rows that the snapshot and the journal have counted. Opening the file has
+     * dropped the rows that it has lost or whose checksums are wrong; the journal has replaced those that a crash tore.
+     */
+    public void requireRows(long counted) {
+        if (map.longSize() < counted) {
+            throw new ServerException(file + " has lost " + (counted - map.longSize()) + " of " + counted
+                    + " rows of table " + table.name() + "; put an intact copy back, or give the server an empty "
+                    + "directory and resume from a checkpoint", null);
+        }
     }
 
     @Override
