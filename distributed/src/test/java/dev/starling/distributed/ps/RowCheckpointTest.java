@@ -261,7 +261,7 @@ class RowCheckpointTest {
         int n = 20_000;
         long[] ids = LongStream.range(0, n).toArray();
         CountDownLatch failed = new CountDownLatch(1);
-        Cluster.local(3).servers(1).timeout(Duration.ofSeconds(5)).run(group -> {
+        Cluster.local(3).servers(1).run(group -> {
             if (group.rank() == 2) {
                 // Workers leave without a goodbye.
                 assertThatThrownBy(() -> ParameterServer.serve(group, ServerConfig.in(directory.resolve("servers"))))
