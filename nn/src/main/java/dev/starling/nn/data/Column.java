@@ -14,6 +14,15 @@ sealed interface Column {
     /** Returns a value as a text, or {@code null} if it is missing. */
     @Nullable String text(int row);
 
+    /** Returns a value as the text that {@link #written} returns for it if it is a number, and otherwise as a text. */
+    @Nullable String canonical(int row);
+
+    /** Returns a number as a text, without a fraction if it is integral; {@code null} if it is NaN. */
+    static @Nullable String written(double value) {
+        return Double.isNaN(value) ? null : Math.abs(value) < 0x1p63 && value == (long) value
+                ? Long.toString((long) value) : Double.toString(value);
+    }
+
     /** Returns the values of some rows. */
     Column rows(int[] rows);
 
@@ -21,8 +30,10 @@ sealed interface Column {
      * Numbers.
      *
      * @param values one per row; NaN if it is missing
+     * @param texts what the rows have in the file, or "true" and "false"; {@code null} if that is what {@link #written}
+     *     returns
      */
-    record Numbers(double[] values) implements Column {
+    record Numbers(double[] values, @Nullable Texts texts) implements Column {
         @Override
         public int size() {
             return values.length;
@@ -35,14 +46,18 @@ sealed interface Column {
 
         @Override
         public @Nullable String text(int row) {
-            double value = values[row];
-            return Double.isNaN(value) ? null : Math.abs(value) < 0x1p63 && value == (long) value
-                    ? Long.toString((long) value) : Double.toString(value);
+            return texts == null ? written(values[row]) : texts.text(row);
+        }
+
+        @Override
+        public @Nullable String canonical(int row) {
+            return written(values[row]);
         }
 
         @Override
         public Column rows(int[] rows) {
-            return new Numbers(Arrays.stream(rows).mapToDouble(row -> values[row]).toArray());
+            return new Numbers(Arrays.stream(rows).mapToDouble(row -> values[row]).toArray(),
+                    texts == null ? null : texts.rows(rows));
         }
     }
 
@@ -70,7 +85,14 @@ sealed interface Column {
         }
 
         @Override
-        public Column rows(int[] rows) {
+        public @Nullable String canonical(int row) {
+            String text = text(row);
+            String number = text == null ? null : written(ColumnBuilder.parse(text, decimal));
+            return number == null ? text : number;
+        }
+
+        @Override
+        public Texts rows(int[] rows) {
             return new Texts(Arrays.stream(rows).map(row -> codes[row]).toArray(), values, decimal);
         }
     }

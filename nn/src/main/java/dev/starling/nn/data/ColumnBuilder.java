@@ -5,6 +5,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -67,12 +68,21 @@ final class ColumnBuilder {
 
     Column build() {
         if (type == Type.NUMBERS) {
-            return new Column.Numbers(Arrays.copyOf(numbers, size));
+            return new Column.Numbers(Arrays.copyOf(numbers, size), null);
         }
         double[] parsed = type == Type.TEXTS ? null : allNumbers();
-        return parsed == null ? new Column.Texts(Arrays.copyOf(codes, size), values.toArray(String[]::new), decimal)
-                : new Column.Numbers(Arrays.stream(codes, 0, size).mapToDouble(c -> c < 0 ? Double.NaN : parsed[c])
-                        .toArray());
+        if (parsed == null) {
+            return texts();
+        }
+        boolean written = IntStream.range(0, parsed.length).allMatch(i -> values.get(i).equals(
+                Column.written(parsed[i])));
+        return new Column.Numbers(Arrays.stream(codes, 0, size).mapToDouble(c -> c < 0 ? Double.NaN : parsed[c])
+                .toArray(), written ? null : texts());
+    }
+
+    /** Returns the column of a builder of texts. */
+    Column.Texts texts() {
+        return new Column.Texts(Arrays.copyOf(codes, size), values.toArray(String[]::new), decimal);
     }
 
     /** Returns the different texts as numbers, or {@code null} if one of them is no number. */

@@ -194,7 +194,7 @@ public final class CsvFile {
         for (int i = 0; i < columns.length; i++) {
             built.put(names.get(i), columns[i].build());
         }
-        return new Table(built, lines.size(), path, lines.stream().mapToInt(i -> i).toArray());
+        return new Table(built, lines.size(), path, lines.stream().mapToInt(i -> i).toArray(), false);
     }
 
     private ColumnBuilder[] columns(List<String> names, int line) {

@@ -27,13 +27,14 @@ public final class ListDataset<T> implements Dataset {
     }
 
     /**
-     * Returns the objects as examples. The collection is copied, the objects are not.
+     * Returns the objects as examples; none may be {@code null}. The collection is copied, the objects are not.
      *
      * @param fields of an example: the model's input first, the target last
      * @param writer writes an object; several threads call it concurrently
      */
     public static <T> ListDataset<T> of(Collection<? extends T> elements, List<Field> fields,
             ExampleWriter<? super T> writer) {
+        Table.requireNoNull(elements, "element");
         return new ListDataset<>(List.copyOf(elements), List.copyOf(fields), writer);
     }
 

@@ -4,13 +4,16 @@ import dev.starling.tensor.Generator;
 import dev.starling.tensor.TensorException;
 import java.lang.reflect.RecordComponent;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
+import java.util.stream.DoubleStream;
 import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
@@ -26,12 +29,15 @@ public final class Table {
     private final @Nullable Path source;
     /** The line of each row in the file; empty without a file. */
     private final int[] lines;
+    /** What a column is that does not exist: all values are missing; {@code null} if it is an error. */
+    private final @Nullable Column absent;
 
-    Table(Map<String, Column> columns, int rows, @Nullable Path source, int[] lines) {
+    Table(Map<String, Column> columns, int rows, @Nullable Path source, int[] lines, boolean open) {
         this.columns = columns;
         this.rows = rows;
         this.source = source;
         this.lines = lines;
+        absent = open ? new Column.Numbers(DoubleStream.generate(() -> Double.NaN).limit(rows).toArray(), null) : null;
     }
 
     /**
@@ -44,41 +50,45 @@ public final class Table {
         if (!type.isRecord()) {
             throw TensorException.argument("table", type + " is no record", "pass the class of the records");
         }
-        RecordComponent[] components = type.getRecordComponents();
+        requireNoNull(records, "record");
         Map<String, Column> columns = new LinkedHashMap<>();
-        for (RecordComponent component : components) {
-            boolean numbers = isNumeric(component.getType());
-            ColumnBuilder column = new ColumnBuilder(numbers ? ColumnBuilder.Type.NUMBERS : ColumnBuilder.Type.TEXTS,
-                    '.');
-            for (R each : records) {
-                add(column, numbers, get(component, each));
-            }
-            columns.put(component.getName(), column.build());
+        for (RecordComponent component : type.getRecordComponents()) {
+            List<@Nullable Object> values = new ArrayList<>(records.size());
+            records.forEach(each -> values.add(get(component, each)));
+            columns.put(component.getName(), column(values, isNumeric(component.getType())));
         }
-        return new Table(columns, records.size(), null, new int[0]);
+        return new Table(columns, records.size(), null, new int[0], false);
     }
 
     /**
      * Returns a table of maps from a column's name to a value, such as decoded JSON objects. A column has numbers if
-     * each of its values is a {@link Number} or {@link Boolean}; a value that is {@code null} or absent is missing.
+     * each of its values is a {@link Number} or {@link Boolean}; a value that is {@code null} or absent is missing, as
+     * is NaN. A column that no map has exists, too: all its values are missing.
      *
      * @param maps with texts as keys
      */
     public static Table of(List<? extends Map<?, ?>> maps) {
+        requireNoNull(maps, "map");
         Set<String> names = new LinkedHashSet<>();
         maps.forEach(row -> row.keySet().forEach(key -> names.add(name(key))));
         Map<String, Column> columns = new LinkedHashMap<>();
         for (String name : names) {
-            boolean numbers = maps.stream().map(row -> row.get(name)).filter(Objects::nonNull)
-                    .allMatch(value -> isNumeric(value.getClass()));
-            ColumnBuilder column = new ColumnBuilder(numbers ? ColumnBuilder.Type.NUMBERS : ColumnBuilder.Type.TEXTS,
-                    '.');
-            for (Map<?, ?> row : maps) {
-                add(column, numbers, row.get(name));
-            }
-            columns.put(name, column.build());
+            List<@Nullable Object> values = new ArrayList<>(maps.size());
+            maps.forEach(row -> values.add(row.get(name)));
+            columns.put(name, column(values, values.stream().filter(Objects::nonNull).map(Objects::requireNonNull)
+                    .allMatch(value -> isNumeric(value.getClass()))));
         }
-        return new Table(columns, maps.size(), null, new int[0]);
+        return new Table(columns, maps.size(), null, new int[0], true);
+    }
+
+    static void requireNoNull(Collection<?> rows, String what) {
+        int at = 0;
+        for (Object each : rows) {
+            if (each == null) {
+                throw TensorException.argument("data", what + " " + at + " is null", "leave it out");
+            }
+            at++;
+        }
     }
 
     private static String name(Object key) {
@@ -93,14 +103,18 @@ public final class Table {
                 : Number.class.isAssignableFrom(type) || type == Boolean.class;
     }
 
-    private static void add(ColumnBuilder column, boolean number, @Nullable Object value) {
-        if (!number) {
-            column.add(value == null ? null : value.toString());
-        } else if (value instanceof Boolean truth) {
-            column.add(truth ? 1 : 0);
-        } else {
-            column.add(value == null ? Double.NaN : ((Number) value).doubleValue());
+    private static Column column(List<@Nullable Object> values, boolean numbers) {
+        ColumnBuilder texts = new ColumnBuilder(ColumnBuilder.Type.TEXTS, '.');
+        boolean written = numbers && values.stream().noneMatch(Boolean.class::isInstance);
+        if (!written) {
+            values.forEach(value -> texts.add(value instanceof Number number ? Column.written(number.doubleValue())
+                    : value == null ? null : value.toString()));
         }
+        return !numbers ? texts.build() : new Column.Numbers(values.stream().mapToDouble(value -> switch (value) {
+            case null -> Double.NaN;
+            case Boolean truth -> truth ? 1 : 0;
+            default -> ((Number) value).doubleValue();
+        }).toArray(), written ? null : texts.texts());
     }
 
     private static @Nullable Object get(RecordComponent component, Record row) {
@@ -140,11 +154,21 @@ public final class Table {
     }
 
     /**
-     * Returns a value of any column as a text, or {@code null} if it is missing. An integral number between ±2⁶³ is
-     * written without a fraction.
+     * Returns a value of any column as a text, or {@code null} if it is missing: as the file has it, unless the column
+     * was read with {@link CsvFile#numbers}; {@code true} or {@code false}; an integral number between ±2⁶³ without a
+     * fraction. The text does not depend on other rows.
      */
     public @Nullable String text(String column, int row) {
         return column(column).text(checked(row));
+    }
+
+    /**
+     * Returns a value of any column as a text that equal numbers share: {@code 7} of the number 7 and of
+     * the texts {@code 7.0} and {@code 07}, {@code 1} of the {@code boolean} true in a column of numbers. Of what is no
+     * number it is {@link #text}, {@code null} if it is missing.
+     */
+    public @Nullable String canonicalText(String column, int row) {
+        return column(column).canonical(checked(row));
     }
 
     /** Returns some rows, in the order of {@code indices}, which may name a row several times. */
@@ -155,7 +179,7 @@ public final class Table {
         Map<String, Column> chosen = new LinkedHashMap<>();
         columns.forEach((name, column) -> chosen.put(name, column.rows(indices)));
         return new Table(chosen, indices.length, source, source == null ? lines
-                : Arrays.stream(indices).map(row -> lines[row]).toArray());
+                : Arrays.stream(indices).map(row -> lines[row]).toArray(), absent != null);
     }
 
     /**
@@ -179,8 +203,9 @@ public final class Table {
         return switch (column(name)) {
             case Column.Numbers numbers -> numbers;
             case Column.Texts texts -> throw TensorException.argument("table", "column \"" + name
-                    + "\" has texts, not numbers" + firstText(texts), "read it with CsvFile.numbers(\"" + name
-                    + "\") to find the lines, or use it as categories");
+                    + "\" has texts, not numbers" + firstText(texts), (source == null ? "use numbers in all rows"
+                    : "read it with CsvFile.numbers(\"" + name + "\") to find the lines")
+                    + ", or use it as categories");
         };
     }
 
@@ -195,7 +220,7 @@ public final class Table {
     }
 
     Column column(String name) {
-        Column column = columns.get(name);
+        Column column = columns.getOrDefault(name, absent);
         if (column == null) {
             throw TensorException.argument("table", "there is no column \"" + name + "\", but " + columns.keySet(),
                     "correct the name");

@@ -38,24 +38,39 @@ public final class CategoryEncoder implements Layer {
         return new CategoryEncoder(size);
     }
 
-    /** Replaces the vocabulary by the most frequent texts of the training data. {@code null} is a missing value. */
+    /**
+     * Replaces the vocabulary by the most frequent texts of the training data. {@code null} is a missing value.
+     *
+     * @throws TensorException if there is no text, or one is not valid Unicode; the vocabulary stays as it was
+     */
     public CategoryEncoder adapt(Iterable<? extends @Nullable String> texts) {
+        adapted(texts).run();
+        return this;
+    }
+
+    Runnable adapted(Iterable<? extends @Nullable String> texts) {
         Map<String, Long> counts = new HashMap<>();
         for (String text : texts) {
             if (text != null) {
                 counts.merge(text, 1L, Long::sum);
             }
         }
-        vocabulary.adapt(counts, size - Vocabulary.FIRST);
-        return this;
+        return vocabulary.adapted(counts, size - Vocabulary.FIRST);
     }
 
     /**
      * Returns the index of a text; {@code null} is a missing value.
      *
-     * @throws TensorException if a vocabulary was loaded that has more texts than there are indices
+     * @throws TensorException if the encoder is neither adapted nor loaded, or a vocabulary was loaded that has more
+     *     texts than there are indices
      */
     public int index(@Nullable String text) {
+        vocabulary.requireAdapted("category encoder");
+        return place(text);
+    }
+
+    /** Returns the index of a text; without a vocabulary each is unknown. */
+    int place(@Nullable String text) {
         int place = text == null ? -1 : vocabulary.place(text);
         if (place >= size - Vocabulary.FIRST) {
             throw TensorException.argument("category encoder", "the vocabulary has " + vocabulary.texts().size()
@@ -76,7 +91,8 @@ public final class CategoryEncoder implements Layer {
     }
 
     /**
-     * Returns one-hot vectors of indices, integers or floating numbers.
+     * Returns one-hot vectors of indices, integers or floating numbers. A number that is no index, such as -1, 1.5, NaN
+     * or {@link #size}, has a vector of zeros: a check would make each forward pass wait for the device.
      *
      * @throws TensorException if 16-bit floating numbers cannot represent all indices
      */

@@ -24,6 +24,10 @@ import java.util.List;
  */
 public final class Normalizer implements Layer {
     private static final int MAX_FEATURES = 1 << 24;
+    /** Of the largest value: a smaller spread is that of rounding errors in f64, so that the feature is constant. */
+    private static final double CONSTANT = 0x1p-40;
+    /** Of the spread: the largest distance of neighbouring f32 numbers that keeps the values apart. */
+    private static final double DISTANCE = 0.1;
 
     /** What the features of the training data have afterwards. */
     private enum Kind { MEAN_AND_VARIANCE, RANGE }
@@ -70,12 +74,20 @@ public final class Normalizer implements Layer {
     /**
      * Adapts the buffers to the training data, at once.
      *
-     * @throws TensorException if a mean or a spread is not finite in f32; the buffers stay as they were
+     * @throws TensorException if a feature has only missing values or none, if its mean or spread is not finite in f32,
+     *     or if its values are so large in comparison with their spread that they are almost equal in f32; the buffers
+     *     stay as they were
      */
     public Normalizer adapt(Tensor x) {
+        adapted(x, List.of()).run();
+        return this;
+    }
+
+    /** Prepares to adapt the buffers. The {@code columns} are the names of features, or none. */
+    Runnable adapted(Tensor x, List<String> columns) {
         Statistics statistics = new Statistics();
         statistics.add(x);
-        return set(statistics);
+        return changed(statistics, columns);
     }
 
     /** Adapts the buffers to the inputs of epoch 0 of the training data. See {@link #adapt(Tensor)}. */
@@ -84,32 +96,46 @@ public final class Normalizer implements Layer {
         for (Batch batch : data.epoch(0)) {
             statistics.add(batch.input());
         }
-        return set(statistics);
+        changed(statistics, List.of()).run();
+        return this;
     }
 
-    private Normalizer set(Statistics of) {
+    private Runnable changed(Statistics of, List<String> columns) {
         float[] shifts = new float[features];
         float[] scales = new float[features];
         float[] means = new float[features];
         for (int i = 0; i < features; i++) {
-            boolean observed = of.count[i] > 0;
+            String values = "the values of " + (columns.isEmpty() ? "feature " + i : "column \"" + columns.get(i)
+                    + "\"");
+            if (of.count[i] == 0) {
+                throw TensorException.argument("normaliser", values + " are all missing, or there are none",
+                        "leave out the feature, or adapt to the data that the model is trained on");
+            }
             boolean range = kind == Kind.RANGE;
             double spread = range ? of.max[i] - of.min[i] : Math.sqrt(of.squares[i] / of.count[i]);
-            means[i] = observed ? (float) of.mean[i] : 0;
-            shifts[i] = observed && range ? (float) of.min[i] : means[i];
-            scales[i] = observed && (float) spread > 0 ? (float) spread : 1;
-            if (observed && !Double.isFinite((double) (float) spread + means[i] + shifts[i])) {
-                throw TensorException.argument("normaliser", "the values of feature " + i + " reach from " + of.min[i]
-                        + " to " + of.max[i] + ", whose mean or spread is not finite in f32",
+            double largest = Math.max(Math.abs(of.min[i]), Math.abs(of.max[i]));
+            boolean constant = (float) spread == 0 || spread <= largest * CONSTANT;
+            values += " reach from " + of.min[i] + " to " + of.max[i];
+            means[i] = (float) of.mean[i];
+            shifts[i] = range ? (float) of.min[i] : means[i];
+            scales[i] = constant ? 1 : (float) spread;
+            if (!Double.isFinite((double) (float) spread + means[i] + shifts[i])) {
+                throw TensorException.argument("normaliser", values + ", whose mean or spread is not finite in f32",
                         "leave out values that are infinite, or divide the feature");
             }
+            if (!constant && Math.ulp((float) largest) > spread * DISTANCE) {
+                throw TensorException.argument("normaliser", values + ", where neighbouring f32 numbers are "
+                        + Math.ulp((float) largest) + " apart, too far for a spread of " + (float) spread,
+                        "subtract a constant from the values first, for example the earliest time");
+            }
         }
-        try (Scope scope = Scope.open("normaliser")) {
-            shift.set(Tensor.of(shifts));
-            scale.set(Tensor.of(scales));
-            mean.set(Tensor.of(means));
-        }
-        return this;
+        return () -> {
+            try (Scope scope = Scope.open("normaliser")) {
+                shift.set(Tensor.of(shifts));
+                scale.set(Tensor.of(scales));
+                mean.set(Tensor.of(means));
+            }
+        };
     }
 
     /** Returns whether the buffers have values, from {@link #adapt} or a file. */

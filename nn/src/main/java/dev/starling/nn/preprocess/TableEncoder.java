@@ -5,6 +5,7 @@ import dev.starling.nn.data.Dataset;
 import dev.starling.nn.data.Table;
 import dev.starling.nn.data.TensorDataset;
 import dev.starling.tensor.DType;
+import dev.starling.tensor.Interceptor;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
@@ -33,13 +34,20 @@ import org.jspecify.annotations.Nullable;
  * }</pre>
  *
  * <p>Between table and layer, a row is f32 {@code [F]}: the numbers as they are, NaN where missing, and the indices of
- * the categories. The layer maps {@code [N, F]} to {@code [N, width]}. It refuses 16-bit inputs, which would round
- * numbers as they are; train such a model in f32.
+ * the categories. A number that is no index of a category stands for none: its columns of the result are 0. The layer
+ * maps {@code [N, F]} to {@code [N, width]}. It refuses 16-bit inputs, which would round numbers as they are; train
+ * such a model in f32.
+ *
+ * <p>A value has one index, whatever other rows the table has. The training data determine how values are compared: if
+ * the column had numbers, as numbers, so that {@code 1.0}, {@code 1} and {@code 01} are one category, and otherwise as
+ * {@linkplain Table#text texts}, so that they are three. A {@code boolean} is the text {@code true} or {@code false}.
  *
  * <p>Not safe for use while it is adapted or loaded; otherwise any number of threads may use it.
  */
 public final class TableEncoder implements Layer {
     private static final int MAX_ELEMENTS = 1 << 30;
+    private static final String NUMBERS = "numbers";
+    private static final String TEXTS = "texts";
 
     private final List<String> numbers;
     private final Normalizer normalizer;
@@ -49,6 +57,15 @@ public final class TableEncoder implements Layer {
     /** The number of classes; 0 if the target has numbers. */
     private final int classCount;
     private final Vocabulary classes = new Vocabulary();
+    /** The columns as the builder names them. */
+    private final List<String> named = new ArrayList<>();
+    /**
+     * {@code named}, and once adapted for each column of categories, the classes last, what it was in the training
+     * data: {@link #NUMBERS} or {@link #TEXTS}. Files that were written without it still load.
+     */
+    private final Vocabulary columns = new Vocabulary();
+    /** The texts of {@code columns} that were last found to be those of this encoder. */
+    private volatile @Nullable List<String> same;
 
     private TableEncoder(Builder builder) {
         numbers = List.copyOf(builder.numbers);
@@ -61,6 +78,13 @@ public final class TableEncoder implements Layer {
             throw TensorException.argument("table encoder", "there must be a column, got none",
                     "name columns with numbers(..) or categories(..)");
         }
+        numbers.forEach(column -> named.add("numbers(\"" + column + "\")"));
+        categories.forEach((column, each) -> named.add("categories(\"" + column + "\", " + each.size() + ")"));
+        if (target != null) {
+            named.add(classCount == 0 ? "target(\"" + target + "\")" : "classes(\"" + target + "\", " + classCount
+                    + ")");
+        }
+        columns.changed(named).run();
     }
 
     /** Returns a builder without columns. */
@@ -76,15 +100,22 @@ public final class TableEncoder implements Layer {
     /**
      * Adapts the buffers to the training data.
      *
-     * @throws TensorException if a column does not exist, has texts in place of numbers or numbers beyond f32, or if
-     *     there are more classes than the encoder was built for
+     * @throws TensorException if a column does not exist, has only missing values, texts in place of numbers or numbers
+     *     that {@link Normalizer#adapt(Tensor)} refuses, or if there are more classes than the encoder was built for;
+     *     the buffers stay as they were
      */
     public TableEncoder adapt(Table table) {
+        requireValues(table);
+        List<Runnable> changes = new ArrayList<>();
+        List<String> learned = new ArrayList<>(named);
         try (Scope scope = Scope.open("table encoder")) {
-            normalizer.adapt(numbers(table));
-            categories.forEach((column, encoder) -> encoder.adapt(texts(table, column)));
+            changes.add(normalizer.adapted(numbers(table), numbers));
+            categories.forEach((column, encoder) -> {
+                changes.add(encoder.adapted(texts(table, column)));
+                learned.add(table.isNumeric(column) ? NUMBERS : TEXTS);
+            });
             if (target != null && classCount == 0) {
-                targetScale.adapt(Tensor.of(table.numbers(target), table.rows(), 1));
+                changes.add(targetScale.adapted(Tensor.of(table.numbers(target), table.rows(), 1), List.of(target)));
             } else if (target != null) {
                 List<String> names = texts(table, target).stream().filter(Objects::nonNull).map(Objects::requireNonNull)
                         .distinct().sorted().toList();
@@ -93,16 +124,69 @@ public final class TableEncoder implements Layer {
                             + ", more than " + classCount, "build the encoder with classes(\"" + target + "\", "
                             + names.size() + ")");
                 }
-                classes.set(names);
+                changes.add(classes.changed(names));
+                learned.add(table.isNumeric(target) ? NUMBERS : TEXTS);
             }
+            changes.add(columns.changed(learned));
+            changes.forEach(Runnable::run);
         }
         return this;
     }
 
+    private void requireValues(Table table) {
+        List<String> all = new ArrayList<>(numbers);
+        all.addAll(categories.keySet());
+        if (target != null) {
+            all.add(target);
+        }
+        all.removeIf(column -> IntStream.range(0, table.rows()).anyMatch(row -> table.text(column, row) != null));
+        if (!all.isEmpty()) {
+            throw TensorException.argument("table encoder", "the " + table.rows() + " rows to adapt to have no values "
+                    + "in the columns " + all, "correct the names, leave out the columns or read more rows; the table "
+                    + "has " + table.columns());
+        }
+    }
+
     private static List<@Nullable String> texts(Table table, String column) {
+        boolean numeric = table.isNumeric(column);
         List<@Nullable String> texts = new ArrayList<>(table.rows());
-        IntStream.range(0, table.rows()).forEach(row -> texts.add(table.text(column, row)));
+        for (int row = 0; row < table.rows(); row++) {
+            String text = table.text(column, row);
+            boolean truth = "true".equals(text) || "false".equals(text);
+            texts.add(numeric && !truth ? table.canonicalText(column, row) : text);
+        }
         return texts;
+    }
+
+    /**
+     * Returns whether equal numbers are one category.
+     *
+     * @param place of the column among those of categories
+     */
+    private boolean isByNumber(int place, Table table, String column) {
+        List<String> learned = columns.texts();
+        int at = named.size() + place;
+        // A file that lacks it was written for texts that depended on the table.
+        return at < learned.size() ? learned.get(at).equals(NUMBERS) : table.isNumeric(column);
+    }
+
+    /** Refuses the buffers of an encoder that has other columns. */
+    private void requireSameColumns() {
+        List<String> learned = columns.texts();
+        if (learned != same) {
+            List<String> names = learned.stream().filter(each -> !each.equals(NUMBERS) && !each.equals(TEXTS)).toList();
+            if (!names.equals(named)) {
+                throw TensorException.argument("table encoder", "the columns must be those of the file that was "
+                        + "loaded, " + names + ", got " + named,
+                        "build the encoder with the columns of the file, in that order");
+            }
+            same = learned;
+        }
+        if (classCount > 0 && classes().size() > classCount) {
+            throw TensorException.argument("table encoder", "the file that was loaded has the classes " + classes()
+                    + ", more than " + classCount, "build the encoder with classes(\"" + target + "\", "
+                    + classes().size() + ")");
+        }
     }
 
     private Tensor numbers(Table table) {
@@ -127,6 +211,13 @@ public final class TableEncoder implements Layer {
             throw TensorException.argument("table encoder", "it must have statistics of training data, got none",
                     "call adapt(table), or load the model first");
         }
+        requireSameColumns();
+        List<CategoryEncoder> encoders = List.copyOf(categories.values());
+        List<String> names = List.copyOf(categories.keySet());
+        boolean[] byNumber = new boolean[names.size()];
+        for (int i = 0; i < byNumber.length; i++) {
+            byNumber[i] = isByNumber(i, table, names.get(i));
+        }
         int width = numbers.size() + categories.size();
         float[] rows = new float[elements(table, width)];
         for (int row = 0; row < table.rows(); row++) {
@@ -134,8 +225,10 @@ public final class TableEncoder implements Layer {
             for (String column : numbers) {
                 rows[at++] = finite(table, column, row, table.number(column, row));
             }
-            for (Map.Entry<String, CategoryEncoder> column : categories.entrySet()) {
-                rows[at++] = column.getValue().index(table.text(column.getKey(), row));
+            for (int i = 0; i < names.size(); i++) {
+                int index = encoders.get(i).place(table.text(names.get(i), row));
+                rows[at++] = index == Vocabulary.UNKNOWN && byNumber[i]
+                        ? encoders.get(i).place(table.canonicalText(names.get(i), row)) : index;
             }
         }
         return Tensor.of(rows, table.rows(), width);
@@ -175,8 +268,12 @@ public final class TableEncoder implements Layer {
 
     private Tensor targets(Table table, String column) {
         float[] values = new float[table.rows()];
+        boolean byNumber = classCount > 0 && isByNumber(categories.size(), table, column);
         for (int row = 0; row < values.length; row++) {
             String text = table.text(column, row);
+            if (text != null && byNumber && classes.place(text) < 0) {
+                text = table.canonicalText(column, row);
+            }
             if (text == null || classCount > 0 && classes.place(text) < 0) {
                 throw TensorException.argument("table encoder", table.origin(row) + ", column \"" + column + "\": "
                         + (text == null ? "the target is missing" : "\"" + text + "\" is none of the classes "
@@ -208,6 +305,15 @@ public final class TableEncoder implements Layer {
                     "x must be f32 [N, " + (numbers.size() + categories.size()) + "]",
                     "use dataset(table) or tensor(table); train in f32");
         }
+        if (columns.hostVisible()) {
+            // Not part of a recording.
+            Interceptor gate = Interceptor.replace(Interceptor.NONE);
+            try {
+                requireSameColumns();
+            } finally {
+                Interceptor.replace(gate);
+            }
+        }
         List<Tensor> parts = new ArrayList<>();
         if (!numbers.isEmpty()) {
             parts.add(normalizer.apply(x.narrow(1, 0, numbers.size())));
@@ -233,6 +339,7 @@ public final class TableEncoder implements Layer {
         } else if (target != null) {
             classes.visit(visitor);
         }
+        columns.visit(visitor, "columns_");
     }
 
     @Override
@@ -277,7 +384,10 @@ public final class TableEncoder implements Layer {
          */
         public Builder categories(String column, int size) {
             // Refuses a size that is too small here, and not only in build().
-            categories.put(column, CategoryEncoder.of(size).size());
+            if (categories.putIfAbsent(column, CategoryEncoder.of(size).size()) != null) {
+                throw TensorException.argument("table encoder", "column \"" + column + "\" is among the categories "
+                        + "already", "add it once");
+            }
             return this;
         }
 

@@ -10,6 +10,7 @@ import java.util.Map;
 import java.util.function.Function;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Texts as indices of their tokens, {@code [N, length]} i64, padded with 0 or truncated at the end. Index 1 is a token
@@ -64,23 +65,36 @@ public final class TextVectorizer implements Layer {
                 .collect(Collectors.toList());
     }
 
-    /** Replaces the vocabulary by the most frequent tokens of the training data. */
+    /**
+     * Replaces the vocabulary by the most frequent tokens of the training data.
+     *
+     * @throws TensorException if there is no token, or one is not valid Unicode, or a text is {@code null}; the
+     *     vocabulary stays as it was
+     */
     public TextVectorizer adapt(Iterable<String> texts) {
         Map<String, Long> counts = new HashMap<>();
         for (String text : texts) {
-            tokens.apply(text).forEach(token -> counts.merge(token, 1L, Long::sum));
+            tokens(text).forEach(token -> counts.merge(token, 1L, Long::sum));
         }
-        vocabulary.adapt(counts, size - Vocabulary.FIRST);
+        vocabulary.adapted(counts, size - Vocabulary.FIRST).run();
         return this;
+    }
+
+    private List<String> tokens(@Nullable String text) {
+        if (text == null) {
+            throw TensorException.argument("text vectoriser", "a text is null", "leave it out, or use an empty text");
+        }
+        return tokens.apply(text);
     }
 
     /**
      * Returns the indices of texts, {@code [N, length]}, in the current scope.
      *
-     * @throws TensorException if there are too many, or if a vocabulary was loaded that has more tokens than there are
-     *     indices
+     * @throws TensorException if there are too many, one is {@code null}, the vectoriser is neither adapted nor loaded,
+     *     or a vocabulary was loaded that has more tokens than there are indices
      */
     public Tensor tensor(List<String> texts) {
+        vocabulary.requireAdapted("text vectoriser");
         int known = vocabulary.texts().size();
         if (known > size - Vocabulary.FIRST) {
             throw TensorException.argument("text vectoriser", "the vocabulary has " + known + " tokens, but of " + size
@@ -94,7 +108,7 @@ public final class TextVectorizer implements Layer {
         }
         long[] indices = new long[(int) count];
         for (int i = 0; i < texts.size(); i++) {
-            List<String> each = tokens.apply(texts.get(i));
+            List<String> each = tokens(texts.get(i));
             for (int k = 0; k < Math.min(length, each.size()); k++) {
                 int place = vocabulary.place(each.get(k));
                 indices[i * length + k] = place < 0 ? Vocabulary.UNKNOWN : place + Vocabulary.FIRST;

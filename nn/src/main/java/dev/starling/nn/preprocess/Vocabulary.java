@@ -57,27 +57,62 @@ final class Vocabulary {
     }
 
     void visit(Layer.Visitor visitor) {
-        visitor.parameter("text", text);
-        visitor.parameter("ends", ends);
+        visit(visitor, "");
     }
 
-    /** Replaces the texts by the most frequent ones of {@code counts}; of equally frequent ones by the first sorted. */
-    void adapt(Map<String, Long> counts, int limit) {
-        set(counts.entrySet().stream().sorted(Map.Entry.<String, Long>comparingByValue(Comparator.reverseOrder())
-                .thenComparing(Map.Entry.comparingByKey())).limit(limit).map(Map.Entry::getKey).toList());
+    void visit(Layer.Visitor visitor, String prefix) {
+        visitor.parameter(prefix + "text", text);
+        visitor.parameter(prefix + "ends", ends);
     }
 
-    void set(List<String> texts) {
+    /**
+     * Prepares to replace the texts by the most frequent ones of {@code counts}; of equally frequent ones by the first
+     * sorted.
+     *
+     * @throws TensorException if there are none
+     */
+    Runnable adapted(Map<String, Long> counts, int limit) {
+        if (counts.isEmpty()) {
+            throw TensorException.argument("vocabulary", "the training data must have a text, got none",
+                    "adapt it to the data that the model is trained on");
+        }
+        return changed(counts.entrySet().stream().sorted(Map.Entry.<String, Long>comparingByValue(
+                Comparator.reverseOrder()).thenComparing(Map.Entry.comparingByKey())).limit(limit)
+                .map(Map.Entry::getKey).toList());
+    }
+
+    /** Prepares to replace the texts. */
+    Runnable changed(List<String> texts) {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         long[] until = new long[texts.size()];
         for (int i = 0; i < until.length; i++) {
+            if (!StandardCharsets.UTF_8.newEncoder().canEncode(texts.get(i))) {
+                throw TensorException.argument("vocabulary", "the text \"" + new String(texts.get(i).getBytes(
+                        StandardCharsets.UTF_8), StandardCharsets.UTF_8) + "\" is not valid Unicode: it has half of a "
+                        + "surrogate pair", "correct the program that divides or decodes the texts");
+            }
             bytes.writeBytes(texts.get(i).getBytes(StandardCharsets.UTF_8));
             until[i] = bytes.size();
         }
-        try (Scope scope = Scope.open("vocabulary")) {
-            text.set(bytes(bytes.toByteArray()));
-            ends.set(Tensor.of(until));
+        return () -> {
+            try (Scope scope = Scope.open("vocabulary")) {
+                text.set(bytes(bytes.toByteArray()));
+                ends.set(Tensor.of(until));
+            }
+        };
+    }
+
+    /** Requires texts, without which each would be unknown. */
+    void requireAdapted(String owner) {
+        if (texts().isEmpty()) {
+            throw TensorException.argument(owner, "it must have a vocabulary of training data, got none",
+                    "call adapt(..), or load the model first");
         }
+    }
+
+    /** Returns whether the texts can be read where a layer runs. */
+    boolean hostVisible() {
+        return ends.master().device().backend().hostVisible();
     }
 
     /** Returns the texts in the order of their indices. */

@@ -57,6 +57,41 @@ class TableTest {
     }
 
     @Test
+    void writesAValueAsTheSameTextWhateverElseItHas(@TempDir Path directory) throws IOException {
+        Path file = Files.writeString(directory.resolve("t.csv"), "a,b\n01,1.50\n1,1.5\nNA,2\n");
+        Table table = CsvFile.of(file).read();
+        assertThat(table.numbers("a")).containsExactly(1, 1, Double.NaN);
+        assertThat(List.of(String.valueOf(table.text("a", 0)), String.valueOf(table.rows(2, 1).text("a", 1)),
+                String.valueOf(table.text("b", 0)))).containsExactly("01", "1", "1.50");
+        assertThat(table.text("a", 2)).isNull();
+        assertThat(List.of(String.valueOf(table.canonicalText("a", 0)), String.valueOf(table.canonicalText("b", 0))))
+                .containsExactly("1", "1.5");
+        assertThat(CsvFile.of(file).numbers("a").read().text("a", 0)).isEqualTo("1");
+        assertThat(CsvFile.of(file).texts("b").read().canonicalText("b", 0)).isEqualTo("1.5");
+        Table mixed = Table.of(List.of(Map.of("a", 3.0, "b", true), Map.of("a", "3.0", "b", 2),
+                Map.of("a", Double.NaN)));
+        assertThat(mixed.text("a", 0)).isEqualTo("3");
+        assertThat(mixed.text("a", 1)).isEqualTo("3.0");
+        assertThat(mixed.text("a", 2)).isNull();
+        assertThat(mixed.text("b", 0)).isEqualTo("true");
+        assertThat(mixed.canonicalText("b", 0)).isEqualTo("1");
+        assertThat(mixed.number("b", 1)).isEqualTo(2);
+        assertThat(mixed.number("none", 1)).isNaN();
+    }
+
+    @Test
+    void namesTheRowThatIsNullAndTheRemedyForTexts() {
+        assertThatThrownBy(() -> Table.of(Home.class, Arrays.asList(HOMES.get(0), null)))
+                .isInstanceOf(TensorException.class).hasMessageContaining("record 1 is null");
+        assertThatThrownBy(() -> Table.of(Arrays.asList(Map.of("a", 1), null))).isInstanceOf(TensorException.class)
+                .hasMessageContaining("map 1 is null");
+        assertThatThrownBy(() -> Table.of(List.of(Map.of("a", "x"))).numbers("a")).isInstanceOf(TensorException.class)
+                .hasMessageContaining("use numbers in all rows").hasMessageNotContaining("CsvFile");
+        assertThatThrownBy(() -> ListDataset.of(Arrays.asList("a", null), List.of(), (text, example) -> { }))
+                .isInstanceOf(TensorException.class).hasMessageContaining("element 1 is null");
+    }
+
+    @Test
     void selectsRowsInAnyOrder() {
         Table table = Table.of(Home.class, HOMES).rows(2, 0, 2);
         assertThat(table.numbers("rooms")).containsExactly(1, 3, 1);
@@ -104,7 +139,7 @@ class TableTest {
         assertThatThrownBy(() -> TableDataset.of(incomplete, List.of("a"), "y")).isInstanceOf(TensorException.class)
                 .hasMessageContaining("t.csv, line 3, column \"a\": the value is missing");
         assertThatThrownBy(() -> TableDataset.of(incomplete.rows(0, 2), List.of("a"), "y"))
-                .hasMessageContaining("line 4, column \"a\": 1.0E39 is no f32");
+                .hasMessageContaining("line 4, column \"a\": 1e39 is no f32");
         assertThatThrownBy(() -> TableDataset.of(table, List.of("kind"), "y")).hasMessageContaining("has texts");
     }
 }

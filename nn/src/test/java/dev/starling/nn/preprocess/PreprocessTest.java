@@ -5,11 +5,13 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.nn.Layer;
+import dev.starling.nn.Parameter;
 import dev.starling.nn.Precision;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.checkpoint.CheckpointException;
 import dev.starling.nn.checkpoint.SafeTensors;
 import dev.starling.nn.data.Batch;
+import dev.starling.nn.data.CsvFile;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.data.Table;
 import dev.starling.nn.data.TensorDataset;
@@ -25,15 +27,25 @@ import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 class PreprocessTest {
     private static final float NAN = Float.NaN;
+
+    @TempDir
+    private Path directory;
 
     private final Scope scope = Scope.open();
 
@@ -43,9 +55,7 @@ class PreprocessTest {
     }
 
     private static void copy(Layer from, Layer to) {
-        try (SafeTensors file = SafeTensors.of(SafeTensors.bytes(from.state(), Map.of()))) {
-            file.into(to.state());
-        }
+        copyOf(from.state(), to);
     }
 
     private static float[] rounded(Tensor x) {
@@ -58,9 +68,9 @@ class PreprocessTest {
 
     @Test
     void normalisesToMean0AndVariance1() {
-        // Columns: 1, 2, 3; constant; with a missing value; only missing values.
-        Tensor x = Tensor.of(new float[] {1, 7, 10, NAN, 2, 7, NAN, NAN, 3, 7, 30, NAN}, 3, 4);
-        Normalizer normalizer = Normalizer.standard(4);
+        // Columns: 1, 2, 3; constant; with a missing value.
+        Tensor x = Tensor.of(new float[] {1, 7, 10, 2, 7, NAN, 3, 7, 30}, 3, 3);
+        Normalizer normalizer = Normalizer.standard(3);
         assertThat(normalizer.isAdapted()).isFalse();
         for (Layer each : List.of(normalizer, normalizer.inverse())) {
             assertThatThrownBy(() -> each.forward(x)).isInstanceOf(TensorException.class)
@@ -70,12 +80,12 @@ class PreprocessTest {
         assertThat(normalizer.isAdapted()).isTrue();
         // The deviation of 1, 2, 3 is √(2/3); of 10, 30 it is 10.
         float one = (float) (1 / Math.sqrt(2 / 3.0));
-        assertThat(rounded(normalizer.forward(x))).containsExactly(rounded(Tensor.of(new float[] {-one, 0, -1, 0, 0,
-            0, 0, 0, one, 0, 1, 0})));
-        assertThat(rounded(normalizer.inverse().forward(Tensor.of(new float[] {one, 1, -1, 5}, 1, 4))))
-                .containsExactly(3, 8, 10, 5);
+        assertThat(rounded(normalizer.forward(x))).containsExactly(rounded(Tensor.of(new float[] {-one, 0, -1, 0, 0, 0,
+            one, 0, 1})));
+        assertThat(rounded(normalizer.inverse().forward(Tensor.of(new float[] {one, 1, -1}, 1, 3))))
+                .containsExactly(3, 8, 10);
 
-        Normalizer loaded = Normalizer.standard(4);
+        Normalizer loaded = Normalizer.standard(3);
         copy(normalizer, loaded);
         assertThat(loaded.forward(x).toFloats()).isEqualTo(normalizer.forward(x).toFloats());
         assertThat(normalizer.parameters()).isEmpty();
@@ -100,6 +110,73 @@ class PreprocessTest {
                 .hasMessageContaining("1.0E39");
         assertThatThrownBy(() -> Normalizer.minMax(1).adapt(Tensor.of(new double[] {-3e38, 3e38}, 2, 1)))
                 .hasMessageContaining("feature 0 reach from -3.0E38");
+    }
+
+    /** Otherwise all results would be 0, or a few numbers far apart: f32 has 24 bits. */
+    @Test
+    void refusesValuesThatF32DoesNotKeepApart() {
+        for (double[] values : new double[][] {{1e8, 1e8 + 1, 1e8 + 2}, {1_767_225_600e3, 1_767_225_605e3},
+            {1_767_225_600, 1_767_225_660, 1_767_225_720}}) {
+            assertThatThrownBy(() -> Normalizer.standard(1).adapt(Tensor.of(values, values.length, 1)))
+                    .isInstanceOf(TensorException.class)
+                    .hasMessageContaining("feature 0 reach from " + values[0])
+                    .hasMessageContaining("the earliest time");
+        }
+        Table times = Table.of(List.of(Map.of("x", 1, "t", 1_767_225_600L), Map.of("x", 2, "t", 1_767_225_660L)));
+        assertThatThrownBy(() -> TableEncoder.builder().numbers("x").target("t").build().adapt(times))
+                .hasMessageContaining("column \"t\" reach from");
+        // Constant but for rounding; as exact as f32 can be; a day in seconds.
+        for (double[] values : new double[][] {{0.3, 0.1 + 0.2}, {1e8, 1e8}, {1 << 24, (1 << 24) + 40},
+            {1_767_225_600, 1_767_312_000}}) {
+            Normalizer normalizer = Normalizer.standard(1).adapt(Tensor.of(values, 2, 1));
+            boolean constant = (float) values[0] == (float) values[1];
+            assertThat(normalizer.forward(Tensor.of(values, 2, 1).to(DType.F32)).toFloats()).containsExactly(
+                    constant ? new float[] {0, 0} : new float[] {-1, 1}, within(0.05f));
+        }
+    }
+
+    @Test
+    void refusesToAdaptToNothing() {
+        assertThatThrownBy(() -> Normalizer.standard(2).adapt(Tensor.of(new float[] {1, NAN, 2, NAN}, 2, 2)))
+                .isInstanceOf(TensorException.class).hasMessageContaining("feature 1 are all missing");
+        assertThatThrownBy(() -> Normalizer.standard(1).adapt(Tensor.zeros(0, 1))).hasMessageContaining("feature 0");
+        Normalizer normalizer = Normalizer.standard(1);
+        try (DataLoader loader = DataLoader.of(TensorDataset.of(Tensor.zeros(1, 1), Tensor.zeros(1))).batchSize(2)
+                .dropLast().build()) {
+            assertThatThrownBy(() -> normalizer.adapt(loader)).hasMessageContaining("there are none");
+        }
+        assertThat(normalizer.isAdapted()).isFalse();
+        Table missing = Table.of(House.class, List.of(new House(null, null, 1, null, "")));
+        for (Table table : List.of(HOUSES.rows(new int[0]), missing)) {
+            assertThatThrownBy(() -> encoder().adapt(table)).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("no values in the columns [area, city, ").hasMessageContaining("price]");
+        }
+        TableEncoder cities = TableEncoder.builder().categories("city", 4).build();
+        assertThatThrownBy(() -> cities.adapt(HOUSES.rows(2))).hasMessageContaining("in the columns [city]");
+        assertThatThrownBy(() -> CategoryEncoder.of(3).adapt(List.of())).hasMessageContaining("got none");
+        assertThatThrownBy(() -> TextVectorizer.of(3, 1).adapt(List.of("-"))).hasMessageContaining("got none");
+    }
+
+    /** Otherwise every text would be unknown. */
+    @Test
+    void refusesTextsWithoutAVocabulary() {
+        assertThatThrownBy(() -> CategoryEncoder.of(3).index("a")).isInstanceOf(TensorException.class)
+                .hasMessageContaining("call adapt(..), or load");
+        assertThatThrownBy(() -> TextVectorizer.of(3, 1).tensor(List.of("a"))).isInstanceOf(TensorException.class)
+                .hasMessageContaining("call adapt(..), or load");
+    }
+
+    @Test
+    void refusesTextsThatNoFileCanHold() {
+        CategoryEncoder encoder = CategoryEncoder.of(4).adapt(List.of("a"));
+        assertThatThrownBy(() -> encoder.adapt(List.of("b", "c\ud800"))).isInstanceOf(TensorException.class)
+                .hasMessageContaining("\"c?\" is not valid Unicode");
+        assertThat(encoder.vocabulary()).containsExactly("a");
+        List<String> texts = Arrays.asList("a", null);
+        assertThatThrownBy(() -> TextVectorizer.of(4, 1).adapt(texts)).isInstanceOf(TensorException.class)
+                .hasMessageContaining("a text is null");
+        assertThatThrownBy(() -> TextVectorizer.of(4, 1).adapt(List.of("a")).tensor(texts))
+                .isInstanceOf(TensorException.class).hasMessageContaining("a text is null");
     }
 
     @Test
@@ -219,6 +296,12 @@ class PreprocessTest {
             @Nullable String kind) {
     }
 
+    private record Flag(boolean v) {
+    }
+
+    private record Text(String v) {
+    }
+
     private static final Table HOUSES = Table.of(House.class, List.of(new House(1.0, "Bern", 1990, 100.0, "flat"),
             new House(null, "Biel", 1990, 200.0, "villa"), new House(3.0, null, 2001, 300.0, "flat")));
 
@@ -249,7 +332,8 @@ class PreprocessTest {
         // Requests have no target, and may have unknown cities.
         Table request = Table.of(List.of(Map.of("area", 5, "city", "Rome", "year", 1990)));
         assertThat(encoder.tensor(request).toFloats()).containsExactly(5, 1, 2);
-        assertThatThrownBy(() -> encoder.dataset(request)).hasMessageContaining("no column \"price\"");
+        assertThatThrownBy(() -> encoder.dataset(request))
+                .hasMessageContaining("row 0, column \"price\": the target is missing");
         assertThatThrownBy(() -> encoder.forward(raw.to(DType.BF16))).isInstanceOf(TensorException.class)
                 .hasMessageContaining("train in f32");
         assertThatThrownBy(() -> TableEncoder.builder().build()).isInstanceOf(TensorException.class);
@@ -262,6 +346,130 @@ class PreprocessTest {
         assertThatThrownBy(() -> copy(encoder, larger)).isInstanceOf(CheckpointException.class);
     }
 
+    private Table csv(String... values) throws IOException {
+        return CsvFile.of(Files.write(directory.resolve("v.csv"), ("v\n" + String.join("\n", values)).getBytes(
+                StandardCharsets.UTF_8))).read();
+    }
+
+    private static Table maps(Object... values) {
+        return Table.of(Arrays.stream(values).map(value -> Map.of("v", value)).toList());
+    }
+
+    private static TableEncoder adapted(Table table) {
+        return TableEncoder.builder().categories("v", 8).build().adapt(table);
+    }
+
+    @Test
+    void givesAValueOneIndexWhateverElseTheTableHas() throws IOException {
+        // The column has a text: values are compared as texts.
+        TableEncoder postcodes = adapted(csv("01067", "AB1", "01069", "20095", "1067"));
+        assertThat(postcodes.tensor(csv("01067", "AB1", "1067", "20095")).toFloats()).containsExactly(2, 6, 4, 5);
+        assertThat(postcodes.tensor(csv("01067", "1067", "20095")).toFloats()).containsExactly(2, 4, 5);
+        assertThat(postcodes.tensor(maps("01067", "1067", 1067, 20095.0)).toFloats()).containsExactly(2, 4, 4, 5);
+        assertThat(postcodes.tensor(maps(1067, 20095.0)).toFloats()).containsExactly(4, 5);
+        assertThat(postcodes.tensor(csv("001067")).toFloats()).containsExactly(1);
+        Table texts = Table.of(Text.class, List.of(new Text("20095"), new Text("1067")));
+        assertThat(adapted(texts).tensor(csv("20095", "01067", "020095")).toFloats()).containsExactly(3, 1, 1);
+
+        // It has numbers only: they are compared as numbers.
+        TableEncoder versions = adapted(csv("1.0", "2.0", "1.10"));
+        assertThat(versions.tensor(csv("1.0", "2.0", "1.10")).toFloats()).containsExactly(2, 4, 3);
+        assertThat(versions.tensor(csv("1.0", "2.0", "1.10", "beta")).toFloats()).containsExactly(2, 4, 3, 1);
+        assertThat(versions.tensor(maps("1.0")).toFloats()).containsExactly(2);
+        assertThat(versions.tensor(maps("1.0", 2, 1.1, "beta")).toFloats()).containsExactly(2, 4, 3, 1);
+        Path german = Files.writeString(directory.resolve("g.csv"), "v\n1,0\n1,1\nbeta\n");
+        assertThat(versions.tensor(CsvFile.of(german).separator(';').decimal(',').read()).toFloats())
+                .containsExactly(2, 3, 1);
+
+        TableEncoder flags = adapted(csv("true", "false"));
+        for (Table same : List.of(csv("true", "false"), maps(true, false), Table.of(Flag.class, List.of(new Flag(true),
+                new Flag(false))), maps(true, false, "x").rows(0, 1))) {
+            assertThat(flags.tensor(same).toFloats()).containsExactly(3, 2);
+            assertThat(adapted(same).tensor(csv("true", "false")).toFloats()).containsExactly(3, 2);
+        }
+        TableEncoder mixed = adapted(maps(3.0, "n/a"));
+        assertThat(mixed.tensor(maps(3.0)).toFloats()).containsExactly(2);
+        assertThat(mixed.tensor(maps(3, "x")).toFloats()).containsExactly(2, 1);
+
+        TableEncoder classes = TableEncoder.builder().categories("v", 8).classes("v", 3).build().adapt(csv("1.0", "2",
+                "1.10"));
+        assertThat(classes.classes()).containsExactly("1", "1.1", "2");
+        try (DataLoader loader = DataLoader.of(classes.dataset(maps("1.0", "1.10"))).build()) {
+            assertThat(loader.epoch(0).iterator().next().target().toLongs()).containsExactly(0, 1);
+        }
+    }
+
+    /** Their vocabularies are of numbers as a table writes them, in columns of numbers, also of booleans. */
+    @Test
+    void loadsFilesWithoutNamesOfColumns() throws IOException {
+        TableEncoder old = adapted(maps("0", "1", "7"));
+        Map<String, Parameter> state = new HashMap<>(old.state());
+        assertThat(state.keySet().removeIf(name -> name.startsWith("columns_"))).isTrue();
+        TableEncoder loaded = TableEncoder.builder().categories("v", 8).build();
+        copyOf(state, loaded);
+        assertThat(loaded.tensor(csv("07", "1.0")).toFloats()).containsExactly(4, 3);
+        assertThat(loaded.tensor(maps(true, false)).toFloats()).containsExactly(3, 2);
+        assertThat(loaded.tensor(maps("07", "7")).toFloats()).containsExactly(1, 4);
+        state.remove("category0.text");
+        assertThatThrownBy(() -> copyOf(state, loaded)).isInstanceOf(CheckpointException.class);
+    }
+
+    private static void copyOf(Map<String, Parameter> state, Layer to) {
+        try (SafeTensors file = SafeTensors.of(SafeTensors.bytes(state, Map.of()))) {
+            file.into(to.state());
+        }
+    }
+
+    @Test
+    void refusesTheFileOfAnEncoderWithOtherColumns() {
+        Table table = Table.of(List.of(Map.of("a", 1, "b", 2, "c", "x", "d", "y", "k", "u"), Map.of("a", 3, "b", 5, "c",
+                "z", "d", "w", "k", "v")));
+        TableEncoder saved = TableEncoder.builder().numbers("a", "b").categories("c", 4).categories("d", 5)
+                .classes("k", 2).build().adapt(table);
+        List<TableEncoder.Builder> others = List.of(
+                TableEncoder.builder().numbers("b", "a").categories("c", 4).categories("d", 5).classes("k", 2),
+                TableEncoder.builder().numbers("a", "b").categories("d", 5).categories("c", 4).classes("k", 2),
+                TableEncoder.builder().numbers("a", "b").categories("c", 5).categories("d", 4).classes("k", 2),
+                TableEncoder.builder().numbers("a", "b").categories("c", 4).categories("d", 5).classes("k", 1));
+        for (TableEncoder.Builder each : others) {
+            TableEncoder other = each.build();
+            copy(saved, other);
+            for (ThrowingCallable use : List.<ThrowingCallable>of(() -> other.tensor(table),
+                    () -> other.forward(Tensor.zeros(1, 4)))) {
+                assertThatThrownBy(use).isInstanceOf(TensorException.class).hasMessageContaining(
+                        "[numbers(\"a\"), numbers(\"b\"), categories(\"c\", 4), categories(\"d\", 5), "
+                        + "classes(\"k\", 2)], got [numbers(");
+            }
+        }
+        TableEncoder smaller = TableEncoder.builder().numbers("a").classes("k", 1).build();
+        Map<String, Parameter> old = new HashMap<>(TableEncoder.builder().numbers("a").classes("k", 2).build()
+                .adapt(table).state());
+        old.keySet().removeIf(name -> name.startsWith("columns_"));
+        copyOf(old, smaller);
+        assertThatThrownBy(() -> smaller.tensor(table)).hasMessageContaining("the classes [u, v], more than 1");
+    }
+
+    @Test
+    void keepsItsStatisticsIfItCannotAdapt() {
+        TableEncoder encoder = TableEncoder.builder().numbers("area").categories("city", 4).classes("kind", 2).build()
+                .adapt(HOUSES);
+        Table other = Table.of(House.class, List.of(new House(100.0, "Rome", 1, 1.0, "a"), new House(300.0, "Oslo", 1,
+                1.0, "b"), new House(500.0, "Oslo", 1, 1.0, "c")));
+        float[] before = encoder.forward(encoder.tensor(HOUSES)).toFloats();
+        assertThatThrownBy(() -> encoder.adapt(other)).hasMessageContaining("classes(\"kind\", 3)");
+        assertThat(encoder.forward(encoder.tensor(HOUSES)).toFloats()).isEqualTo(before);
+    }
+
+    @Test
+    void takesAColumnThatNoMapHasAsMissing() {
+        TableEncoder encoder = TableEncoder.builder().numbers("area").categories("city", 4).build().adapt(HOUSES);
+        assertThat(encoder.tensor(Table.of(List.of(Map.of("area", 1)))).toFloats()).containsExactly(1, 0);
+        assertThat(encoder.tensor(Table.of(List.of(Map.of("city", "Bern"), Map.of())).rows(1, 0)).toFloats())
+                .containsExactly(NAN, 0, NAN, 2);
+        assertThatThrownBy(() -> encoder.tensor(Table.of(Flag.class, List.of(new Flag(true)))))
+                .hasMessageContaining("no column \"area\"");
+    }
+
     /** One of them is trained, the other is loaded: a builder must not make them share a vocabulary. */
     @Test
     void buildsEncodersThatShareNothing() {
@@ -270,6 +478,8 @@ class PreprocessTest {
         TableEncoder second = builder.build();
         assertThatThrownBy(() -> second.tensor(HOUSES)).hasMessageContaining("adapt(table)");
         assertThatThrownBy(() -> builder.categories("year", 2)).hasMessageContaining("above 2");
+        assertThatThrownBy(() -> builder.categories("city", 9)).isInstanceOf(TensorException.class)
+                .hasMessageContaining("column \"city\" is among the categories already");
     }
 
     @Test
