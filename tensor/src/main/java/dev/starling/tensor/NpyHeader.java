@@ -24,7 +24,7 @@ import org.jspecify.annotations.Nullable;
  * @param bytes total size of the elements
  */
 record NpyHeader(DType dtype, boolean swapped, boolean fortran, Shape shape, long bytes) {
-    private static final Pattern TOKEN = Pattern.compile("\\G\\s*('[^'\\\\]*'|\"[^\"\\\\]*\"|\\w+|[{}():,])");
+    private static final Pattern TOKEN = Pattern.compile("\\G\\s*('[^'\\\\]*'|\"[^\"\\\\]*\"|\\w+|[{}():,\\[])");
     private static final int ALIGNMENT = 64;
 
     /** Returns NumPy's name of a type in little-endian order, or {@code null} if NumPy lacks the type. */
@@ -181,7 +181,7 @@ record NpyHeader(DType dtype, boolean swapped, boolean fortran, Shape shape, lon
                 key = key.substring(1, key.length() - 1);
                 take(":");
                 String value = switch (key) {
-                    case "descr" -> take("['\"].*");
+                    case "descr" -> descr();
                     case "shape" -> tuple();
                     default -> take("\\w+");
                 };
@@ -198,6 +198,15 @@ record NpyHeader(DType dtype, boolean swapped, boolean fortran, Shape shape, lon
                         + entries.keySet() : "its header continues after the closing brace");
             }
             return entries;
+        }
+
+        private String descr() {
+            if (token.equals("[")) {
+                throw new TensorException(TensorException.Problem.DATA, "read " + source, List.of(),
+                        "holds records of named fields, not numbers", "save each field by itself, with "
+                        + "numpy.save(file, array['name'])");
+            }
+            return take("['\"].*");
         }
 
         /**

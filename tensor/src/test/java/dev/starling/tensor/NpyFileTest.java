@@ -328,6 +328,14 @@ class NpyFileTest {
     }
 
     @Test
+    void refusesRecordsOfNamedFields() throws IOException {
+        String header = "{'descr': [('a', '<f4'), ('b', '<i8')], 'fortran_order': False, 'shape': (2,), }";
+        Path file = file(bytes(VERSION_1, header, "00".repeat(24)));
+        assertThatThrownBy(() -> NpyFile.read(file)).isInstanceOf(TensorException.class)
+                .hasMessageContainingAll("records of named fields", "numpy.save(file, array['name'])");
+    }
+
+    @Test
     void everyTruncationIsATypedError() throws IOException {
         byte[] whole = bytes(VERSION_1, header("<f4", false, "(2, 3)"), "00".repeat(24));
         for (int length = 0; length < whole.length; length++) {

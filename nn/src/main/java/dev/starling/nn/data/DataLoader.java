@@ -193,8 +193,8 @@ public final class DataLoader implements AutoCloseable {
     }
 
     /**
-     * Starts a pass over the data and ends the one in progress. The index of the first epoch is 0; messages count from
-     * 1.
+     * Starts a pass over the data and ends the one in progress, whose next batch then is an error. The index of the
+     * first epoch is 0; messages count from 1. Each further iterator of the result starts the pass again.
      */
     public Iterable<Batch> epoch(int epoch) {
         return epoch(epoch, 0);
@@ -208,6 +208,11 @@ public final class DataLoader implements AutoCloseable {
      *     if a batch is not ready within the deadline
      */
     public Iterable<Batch> epoch(int epoch, int firstBatch) {
+        Epoch started = start(epoch, firstBatch);
+        return () -> (started.taken || started != current ? start(epoch, firstBatch) : started).take();
+    }
+
+    private Epoch start(int epoch, int firstBatch) {
         if (closed) {
             throw LoadException.ofClosed(null);
         }
@@ -220,7 +225,7 @@ public final class DataLoader implements AutoCloseable {
         Epoch started = new Epoch(plan, firstBatch, device);
         current = started;
         started.publishAhead();
-        return () -> started;
+        return started;
     }
 
     /** Ends the epoch in progress, waits until no worker writes into a slot, then releases all slots. */
@@ -228,6 +233,7 @@ public final class DataLoader implements AutoCloseable {
         revoke();
         if (current != null) {
             long last = ring.getCursor();
+            current.cut |= current.next < current.plan.batches();
             current.next = current.plan.batches();
             current.toPublish = current.plan.batches();
             discardSlots();
@@ -314,6 +320,10 @@ public final class DataLoader implements AutoCloseable {
         private final Device target;
         private int toPublish;
         private int next;
+        /** Whether there is an iterator of this pass. */
+        private boolean taken;
+        /** Whether another pass has begun before the last batch of this one. */
+        private boolean cut;
 
         Epoch(EpochPlan plan, int first, Device target) {
             this.plan = plan;
@@ -322,16 +332,24 @@ public final class DataLoader implements AutoCloseable {
             next = first;
         }
 
+        Epoch take() {
+            taken = true;
+            return this;
+        }
+
         @Override
         public boolean hasNext() {
-            return next < plan.batches() && this == current;
+            if (cut) {
+                throw new NoSuchElementException("another pass over the data of this loader has begun, which ends this "
+                        + "one; use a loader of its own for each");
+            }
+            return next < plan.batches();
         }
 
         @Override
         public Batch next() {
             if (!hasNext()) {
-                throw new NoSuchElementException(this == current ? "the epoch is over" : "another pass over the data "
-                        + "of this loader has begun, which ends this one; use a loader of its own for each");
+                throw new NoSuchElementException("the epoch is over");
             }
             if (closed) {
                 throw LoadException.ofClosed(null);

@@ -65,7 +65,8 @@ public final class Subset implements Dataset {
     }
 
     /**
-     * Divides indices at random into parts in which each class has the same share, but for rounding.
+     * Divides indices at random into parts in which each class has the same share, rounded up or down. Rounding evens
+     * out over the classes, so that the parts have their shares of all indices even if no class has many.
      *
      * @param classes the class of each index
      * @param seed determines the division
@@ -74,11 +75,15 @@ public final class Subset implements Dataset {
      */
     public static List<int[]> stratified(int[] classes, long seed, double... shares) {
         List<IntStream.Builder> parts = Arrays.stream(shares).mapToObj(share -> IntStream.builder()).toList();
-        Splits.bounds(0, shares);
+        double[] all = Arrays.copyOf(shares, shares.length + 1);
+        all[shares.length] = Splits.rest(shares);
+        double[] lacking = new double[all.length];
         for (int[] members : members(classes, seed)) {
-            List<int[]> bounds = Splits.bounds(members.length, shares);
+            int[] sizes = Splits.sizes(members.length, lacking, all);
+            int from = 0;
             for (int i = 0; i < shares.length; i++) {
-                Arrays.stream(members, bounds.get(i)[0], bounds.get(i)[1]).forEach(parts.get(i));
+                Arrays.stream(members, from, from + sizes[i]).forEach(parts.get(i));
+                from += sizes[i];
             }
         }
         return parts.stream().map(part -> part.build().sorted().toArray()).toList();

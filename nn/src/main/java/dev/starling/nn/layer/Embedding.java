@@ -9,7 +9,11 @@ import dev.starling.tensor.Tensor;
 import java.util.OptionalLong;
 import org.jspecify.annotations.Nullable;
 
-/** Looks up rows of a table: integers {@code [..]} to {@code [.., width]}, with {@code weight [rows, width]}. */
+/**
+ * Looks up rows of a table: integers {@code [..]} to {@code [.., width]}, with {@code weight [rows, width]}. A negative
+ * index counts from the end, as in {@link Tensor#take}: -1 is the last row, so that a mark such as -1 for an unknown
+ * word needs a row of its own.
+ */
 public final class Embedding implements Layer {
     private final Parameter weight;
     /** The index whose rows are 0; empty for none. */

@@ -102,6 +102,11 @@ public final class BinaryCrossEntropyLoss implements Loss {
     }
 
     @Override
+    public boolean expectsProbabilities() {
+        return true;
+    }
+
+    @Override
     public String toString() {
         return "BinaryCrossEntropyLoss(" + (positive == null ? "" : "positiveWeight=" + positive + " ")
                 + (alpha < 0 ? "" : "share=" + alpha + " ") + (focus > 0 ? "focal=" + focus : "") + ")";

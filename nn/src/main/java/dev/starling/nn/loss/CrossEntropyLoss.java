@@ -39,7 +39,7 @@ public final class CrossEntropyLoss implements Loss {
         return new CrossEntropyLoss(share, ignored, axis, weights, focus);
     }
 
-    /** Returns the loss without the targets of one class, for example -100. */
+    /** Returns the loss without the targets of one class, for example -100; 0 if no target is left. */
     public CrossEntropyLoss ignoring(long target) {
         return new CrossEntropyLoss(smoothing, target, axis, weights, focus);
     }
@@ -82,13 +82,34 @@ public final class CrossEntropyLoss implements Loss {
         int classes = classAxis(logits, target, shares);
         if (composed) {
             Tensor[] each = positions(rows(x, classes), target.reshape(-1));
-            return each[0].sum().div(each[1].sum());
+            Tensor scale = each[1].sum();
+            return each[0].sum().div(scale.maskedFill(scale.eq(0), 1));
         }
-        if (classes == 1) {
-            return Losses.crossEntropy(x, target, Losses.Reduce.MEAN, smoothing, ignored);
+        Tensor[] in = classes == 1 ? new Tensor[] {x, target} : new Tensor[] {rows(x, classes),
+                shares ? rows(target, classes) : target.reshape(-1)};
+        if (shares || ignored == Losses.NONE_IGNORED) {
+            return Losses.crossEntropy(in[0], in[1], Losses.Reduce.MEAN, smoothing, ignored);
         }
-        return Losses.crossEntropy(rows(x, classes), shares ? rows(target, classes) : target.reshape(-1),
-                Losses.Reduce.MEAN, smoothing, ignored);
+        Tensor sum = Losses.crossEntropy(in[0], in[1], Losses.Reduce.SUM, smoothing, ignored);
+        return sum.div(target.ne(ignored).sum().to(sum.dtype()).clamp(1, Double.POSITIVE_INFINITY));
+    }
+
+    @Override
+    public double divisor(Tensor logits, Tensor target) {
+        if (areShares(logits, target)) {
+            return target.size(0);
+        }
+        if (weights == null) {
+            return ignored == Losses.NONE_IGNORED ? target.count() : target.ne(ignored).sum().item();
+        }
+        Tensor flat = target.reshape(-1);
+        Tensor left = flat.eq(ignored);
+        return scales(weights, Elementwise.wide(logits), flat, left).maskedFill(left, 0).sum().item();
+    }
+
+    /** Returns the weight of each target; that of class 0 where the target is left out. */
+    private static Tensor scales(Weights weights, Tensor like, Tensor target, Tensor left) {
+        return weights.on(like).take(0, target.maskedFill(left, 0));
     }
 
     /** {@inheritDoc} The loss of a row whose targets are all ignored is 0. */
@@ -150,7 +171,7 @@ public final class CrossEntropyLoss implements Loss {
         Tensor left = target.eq(ignored);
         // Refuses targets that are no class.
         Tensor losses = Losses.crossEntropy(x, target, Losses.Reduce.NONE, 0, ignored);
-        Tensor scale = weights == null ? losses.onesLike() : weights.on(x).take(0, target.maskedFill(left, 0));
+        Tensor scale = weights == null ? losses.onesLike() : scales(weights, x, target, left);
         if (focus > 0) {
             losses = BinaryCrossEntropyLoss.focused(losses, losses.neg().exp().neg().add(1), focus);
         }

@@ -52,6 +52,14 @@ public interface Loss {
         return losses.mul(weights.to(losses.dtype())).mean();
     }
 
+    /**
+     * Returns by what {@link #of} divides the sum of the losses of a batch: how many targets count, or the sum of their
+     * weights. An evaluation weighs the mean of each batch by it. By default the number of rows.
+     */
+    default double divisor(Tensor result, Tensor target) {
+        return target.size(0);
+    }
+
     /** Returns whether the loss itself computes in f32 from a 16-bit result, which then need not be converted first. */
     default boolean widens() {
         return false;
@@ -71,6 +79,14 @@ public interface Loss {
      * Returns whether the loss itself computes the softmax or sigmoid of a result, so that a model must not end in one.
      */
     default boolean expectsLogits() {
+        return false;
+    }
+
+    /**
+     * Returns whether targets must lie between 0 and 1, and the loss is not negative if they do. A trainer and an
+     * evaluation then refuse a negative loss.
+     */
+    default boolean expectsProbabilities() {
         return false;
     }
 

@@ -57,6 +57,18 @@ record SumOfLosses(List<Loss> losses, double[] factors, List<Penalty> penalties)
         return sum;
     }
 
+    /** Returns the divisor of the first loss, which is that of all if the same targets count. */
+    @Override
+    public double divisor(Tensor result, Tensor target) {
+        return losses.getFirst().divisor(result, target);
+    }
+
+    @Override
+    public boolean expectsProbabilities() {
+        return losses.stream().allMatch(Loss::expectsProbabilities) && Arrays.stream(factors).allMatch(f -> f >= 0)
+                && penalties.stream().allMatch(p -> p.strength >= 0);
+    }
+
     @Override
     public boolean expectsLogits() {
         return losses.stream().anyMatch(Loss::expectsLogits);

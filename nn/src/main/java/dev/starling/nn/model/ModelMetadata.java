@@ -40,7 +40,8 @@ public record ModelMetadata(String version, List<String> classes, List<Field> in
     private static final String INPUTS = "model.inputs";
     private static final String METRIC = "model.metric.";
     private static final String NOTE = "model.note.";
-    private static final Pattern FIELD = Pattern.compile("(?:(.*): )?([a-z]+\\d*)\\[([\\d, ]*)]", Pattern.DOTALL);
+    private static final Pattern FIELD = Pattern.compile(
+            "(?:(.*): )?([a-z]+\\d*)\\[([\\d, ]*)](?: (padded|mask) (\\S+))?", Pattern.DOTALL);
 
     /** Copies lists and maps. */
     public ModelMetadata {
@@ -108,7 +109,8 @@ public record ModelMetadata(String version, List<String> classes, List<Field> in
         }
         if (!inputs.isEmpty()) {
             texts.put(INPUTS, list(inputs.stream().map(each -> (each.name().isEmpty() ? "" : each.name() + ": ")
-                    + each.dtype() + each.shape())));
+                    + each.dtype() + each.shape() + (each.length() == Field.Length.FIXED ? ""
+                    : " " + each.length().name().toLowerCase(Locale.ROOT) + " " + each.padding()))));
         }
         metrics.forEach((name, value) -> texts.put(METRIC + name, Double.toString(value)));
         notes.forEach((name, text) -> texts.put(NOTE + name, text));
@@ -163,8 +165,10 @@ public record ModelMetadata(String version, List<String> classes, List<Field> in
         try {
             long[] shape = Stream.of(field.group(3).split(",")).map(String::strip).filter(size -> !size.isEmpty())
                     .mapToLong(Long::parseLong).toArray();
+            String length = Objects.requireNonNullElse(field.group(4), "fixed").toUpperCase(Locale.ROOT);
             return new Field(Objects.requireNonNullElse(field.group(1), ""),
-                    DType.valueOf(field.group(2).toUpperCase(Locale.ROOT)), Shape.of(shape));
+                    DType.valueOf(field.group(2).toUpperCase(Locale.ROOT)), Shape.of(shape),
+                    Field.Length.valueOf(length), Double.parseDouble(Objects.requireNonNullElse(field.group(5), "0")));
         } catch (IllegalArgumentException e) {
             throw malformed(text, "a type and a shape");
         }

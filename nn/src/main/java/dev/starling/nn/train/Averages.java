@@ -6,21 +6,27 @@ import dev.starling.tensor.TensorException;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.stream.Collectors;
+import org.jspecify.annotations.Nullable;
 
 /**
- * Running means of loss and metrics, weighted by the number of examples. The values of a step count once it is
- * complete.
+ * Running means of loss and metrics, weighted by the number of examples; losses of held-out data by the number or
+ * weight of the targets that count. The values of a step count once it is complete.
  */
 final class Averages {
     final List<Metric> metrics;
+    /** What is measured; {@code null} if no batch is added. */
+    private final @Nullable Task task;
     /** Number of the first metrics that are losses of a batch, in their order. */
     private final int losses;
     /** By metric, which result of a batch it measures. */
     private final int[] measured;
     /** By metric, where its sums begin. */
     private final int[] starts;
-    /** Number of examples, sum of losses, sums of metrics: over the epoch, and over the current step. */
+    /**
+     * Number of examples, sum of losses, what divides it, sums of metrics: over the epoch, and over the current step.
+     */
     private final double[] sums;
     private final double[] step;
     /** Means of the last step. */
@@ -29,16 +35,17 @@ final class Averages {
 
     /** Makes means of metrics of the only result of a model. */
     Averages(List<Metric> metrics) {
-        this(metrics, 0, new int[metrics.size()]);
+        this(null, metrics, 0, new int[metrics.size()]);
     }
 
-    Averages(List<Metric> metrics, int losses, int[] measured) {
+    Averages(@Nullable Task task, List<Metric> metrics, int losses, int[] measured) {
+        this.task = task;
         this.metrics = metrics;
         this.losses = losses;
         this.measured = measured;
         last = new double[metrics.size()];
         starts = new int[last.length];
-        int end = 2;
+        int end = 3;
         for (int i = 0; i < last.length; i++) {
             starts[i] = end;
             end += size(i);
@@ -48,7 +55,7 @@ final class Averages {
     }
 
     private int size(int metric) {
-        return inner(metric) instanceof MetricOfSums several ? several.size() : 1;
+        return metric < losses ? 2 : inner(metric) instanceof MetricOfSums several ? several.size() : 1;
     }
 
     /** Returns a metric as a function of the result that it measures. */
@@ -60,7 +67,16 @@ final class Averages {
     private double value(int metric, double[] of) {
         return inner(metric) instanceof MetricOfSums several
                 ? several.value(Arrays.copyOfRange(of, starts[metric], starts[metric] + several.size()))
-                : of[starts[metric]] / of[0];
+                : of[starts[metric]] / (metric < losses ? of[starts[metric] + 1] : of[0]);
+    }
+
+    /** Returns the mean loss for the given sums. */
+    private double loss(double[] of) {
+        double sum = 0;
+        for (int i = 0; i < losses; i++) {
+            sum += Objects.requireNonNull(task).weight(i) * value(i, of);
+        }
+        return losses == 0 ? of[1] / of[2] : sum;
     }
 
     void reset() {
@@ -69,11 +85,17 @@ final class Averages {
 
     /** Adds a batch to the current step. */
     void add(double loss, BatchResult batch) {
-        long n = batch.rows();
-        step[0] += n;
-        step[1] += loss * n;
+        add(loss, batch, false);
+    }
+
+    /** Adds a batch to the current step, whose losses weigh as much as their targets do if it is held out. */
+    void add(double loss, BatchResult batch, boolean heldOut) {
+        step[0] += batch.rows();
+        if (losses == 0) {
+            addLoss(1, 0, loss, batch, heldOut);
+        }
         for (int i = 0; i < losses; i++) {
-            step[starts[i]] += batch.losses()[i].item() * n;
+            addLoss(starts[i], i, batch.losses()[i].item(), batch, heldOut);
         }
         for (int i = losses; i < last.length; i++) {
             Tensor result = batch.results()[measured[i]];
@@ -81,6 +103,13 @@ final class Averages {
             boolean narrow = result.dtype().isFloating() && result.dtype().bytes() == 2;
             add(i, narrow ? result.to(DType.F32) : result, target);
         }
+    }
+
+    private void addLoss(int start, int loss, double value, BatchResult batch, boolean heldOut) {
+        Task of = Objects.requireNonNull(task);
+        double weight = heldOut ? of.divisor(loss, batch) : batch.rows();
+        step[start] += of.checked(loss, value) * weight;
+        step[start + 1] += weight;
     }
 
     private void add(int metric, Tensor result, Tensor target) {
@@ -98,7 +127,7 @@ final class Averages {
     /** Adds the current step to the epoch if it counts, and discards it otherwise. */
     void endStep(boolean counts) {
         if (counts && step[0] > 0) {
-            lastLoss = step[1] / step[0];
+            lastLoss = loss(step);
             for (int i = 0; i < last.length; i++) {
                 last[i] = value(i, step);
             }
@@ -120,7 +149,7 @@ final class Averages {
     }
 
     double loss() {
-        return sums[1] / sums[0];
+        return loss(sums);
     }
 
     double mean(int metric) {
@@ -155,7 +184,7 @@ final class Averages {
         for (int i = 0; i < means.length; i++) {
             means[i] = value(i, total);
         }
-        return Scores.of(metrics, total[1] / total[0], means, (long) total[0]);
+        return Scores.of(metrics, loss(total), means, (long) total[0]);
     }
 
     /** Adds sums to the notes of a checkpoint, by the positions of metrics: a metric may change its name. */
@@ -166,6 +195,7 @@ final class Averages {
         }
         notes.put("sum.examples", Double.toString(total[0]));
         notes.put("sum.loss", Double.toString(total[1]));
+        notes.put("sum.weight", Double.toString(total[2]));
         for (int i = 0; i < last.length; i++) {
             notes.put("sum." + i, Arrays.stream(total, starts[i], starts[i] + size(i)).mapToObj(Double::toString)
                     .collect(Collectors.joining(" ")));
@@ -182,6 +212,7 @@ final class Averages {
         double[] saved = new double[sums.length];
         saved[0] = Double.parseDouble(notes.getOrDefault("sum.examples", "0"));
         saved[1] = Double.parseDouble(notes.getOrDefault("sum.loss", "0"));
+        saved[2] = Double.parseDouble(notes.getOrDefault("sum.weight", notes.getOrDefault("sum.examples", "0")));
         for (int i = 0; i < last.length; i++) {
             String[] numbers = notes.getOrDefault("sum." + i, "0").split(" ");
             for (int k = 0; k < size(i); k++) {

@@ -13,10 +13,11 @@ import java.util.Map;
  * Trainer.of(model, loss, optimizer).data(train).heldOut(test).listeners(BestModel.of(model, file))...
  * }</pre>
  *
- * <p>The measure is the held-out loss, or the training loss if nothing is held out. The file contains the measured
- * numbers as metadata and always is a complete model: a new one replaces the old one when it is on disk. A resumed run
- * replaces it only by a better one. With several processes, rank 0 writes the file, and a listener on other ranks has
- * no effect. One listener serves one run.
+ * <p>The measure is the held-out loss, or the training loss if nothing is held out. A metric that is NaN is no
+ * improvement, and a held-out loss that is NaN is an error. The file contains the measured numbers as metadata and
+ * always is a complete model: a new one replaces the old one when it is on disk. A resumed run replaces it only by a
+ * better one. With several processes, rank 0 writes the file, and a listener on other ranks has no effect. One listener
+ * serves one run.
  */
 public final class BestModel implements ResumableListener {
     private static final String BEST = "best";

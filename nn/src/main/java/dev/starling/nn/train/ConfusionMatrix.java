@@ -50,7 +50,7 @@ public final class ConfusionMatrix {
 
     /**
      * Evaluates a classifier on epoch 0 of some data. The largest of its logits is the predicted class; logits and
-     * targets have the shapes of {@link Loss#classAxis}.
+     * targets have the shapes of {@link Loss#classAxis}. Positions whose target is negative do not count.
      */
     public static ConfusionMatrix evaluate(Layer model, DataLoader data, int classes) {
         Device device = model.device();
@@ -132,8 +132,13 @@ public final class ConfusionMatrix {
         long[] predicted = logits.argmax(axis).reshape(-1).toLongs();
         long[] actual = target.to(DType.I64).reshape(-1).toLongs();
         for (int i = 0; i < actual.length; i++) {
-            // Other targets mark positions that do not count.
-            if (actual[i] >= 0 && actual[i] < classes) {
+            if (actual[i] >= classes) {
+                throw TensorException.argument("confusion matrix", "there are classes 0 to " + (classes - 1) + ", got "
+                        + "a target of class " + actual[i], "give the number of classes; mark positions that do not "
+                        + "count by a negative target");
+            }
+            // A negative target marks a position that does not count.
+            if (actual[i] >= 0) {
                 counts[(int) actual[i] * classes + (int) predicted[i]]++;
             }
         }

@@ -26,7 +26,13 @@ record Measure(@Nullable String metric, boolean growing) {
     /** Returns the number of an epoch. */
     double of(EpochReport report) {
         Scores scores = report.heldOut().orElse(report.training());
-        return metric == null ? scores.loss() : scores.metric(metric);
+        double value = metric == null ? scores.loss() : scores.metric(metric);
+        if (metric == null && Double.isNaN(value) && report.heldOut().isPresent()) {
+            throw TensorException.argument("measure", "the held-out loss of epoch " + report.epoch() + " is NaN, so "
+                    + "epochs cannot be compared by it", "repair the held-out data: inputs or targets that are NaN, or "
+                    + "no target that counts; or compare by a metric, with growing(..) or shrinking(..)");
+        }
+        return value;
     }
 
     /**

@@ -73,7 +73,7 @@ public interface Metric {
      */
     static Metric binaryAccuracy() {
         return share("accuracy", (logits, target) -> {
-            requireSame("binary accuracy", logits, target);
+            Metrics.requireBinary("binary accuracy", logits, target);
             return perExample(logits.gt(0).eq(target.gt(0.5)), target);
         });
     }

@@ -48,7 +48,7 @@ public final class Metrics {
     /** Returns a metric of the numbers of true positives, false positives and false negatives. */
     private static MetricOfSums binary(String name, ToDoubleFunction<double[]> value) {
         return new NamedSums(name, 3, (sums, logits, target) -> {
-            requireSame(name, logits, target);
+            requireBinary(name, logits, target);
             Tensor predicted = logits.gt(0);
             Tensor actual = target.gt(0.5);
             double both = predicted.and(actual).sum().item();
@@ -80,7 +80,7 @@ public final class Metrics {
     }
 
     private static void count(String name, double[] sums, Tensor logits, Tensor target) {
-        requireSame(name, logits, target);
+        requireBinary(name, logits, target);
         float[] x = logits.to(DType.F32).toFloats();
         float[] y = target.to(DType.F32).toFloats();
         for (int i = 0; i < x.length; i++) {
@@ -151,7 +151,7 @@ public final class Metrics {
 
     /**
      * The mean over classes of the intersection of predicted and actual positions over their union, for segmentation.
-     * Logits and targets have the shapes of {@link Loss#classAxis}.
+     * Logits and targets have the shapes of {@link Loss#classAxis}. Positions whose target is negative do not count.
      */
     public static MetricOfSums meanIou(int classes) {
         return confusion("mean IoU", classes, ConfusionMatrix::meanIou);
@@ -218,6 +218,16 @@ public final class Metrics {
     /** Returns whether an element is NaN, which comparisons and the largest element would hide. */
     static boolean hasNan(Tensor x) {
         return x.dtype().isFloating() && x.isNan().sum().item() > 0;
+    }
+
+    /** Requires targets between 0 and 1, of the shape of the logits. */
+    static void requireBinary(String metric, Tensor logits, Tensor target) {
+        requireSame(metric, logits, target);
+        if (target.lt(0).or(target.gt(1)).sum().item() > 0) {
+            throw new TensorException(TensorException.Problem.ARGUMENT, metric, List.of(target.spec()), "targets must "
+                    + "be 0 or 1, or a probability", "subtract 1 from labels 1 and 2; add 1 to labels -1 and 1 and "
+                    + "halve them");
+        }
     }
 
     private static Tensor wide(Tensor x) {

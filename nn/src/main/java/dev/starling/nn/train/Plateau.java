@@ -13,9 +13,10 @@ import java.util.Map;
  * Trainer.of(model, loss, Sgd.over(model).rate(rates).build()).data(train).heldOut(test).listeners(rates)...
  * }</pre>
  *
- * <p>The measure is the held-out loss, or the training loss if nothing is held out. The rate is no function of the
- * number of steps, but part of checkpoints: a run that resumes continues with the rate that it had. Processes that
- * train synchronously see the same measures and therefore have the same rates.
+ * <p>The measure is the held-out loss, or the training loss if nothing is held out. A metric that is NaN is no
+ * improvement, and a held-out loss that is NaN is an error. The rate is no function of the number of steps, but part of
+ * checkpoints: a run that resumes continues with the rate that it had. Processes that train synchronously see the same
+ * measures and therefore have the same rates.
  *
  * <p>As PyTorch's {@code ReduceLROnPlateau} with a relative threshold and without cooldown, but for negative measures,
  * whose threshold is a share of their absolute value here: PyTorch would count an increase as an improvement.

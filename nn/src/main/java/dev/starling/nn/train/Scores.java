@@ -21,7 +21,8 @@ import java.util.stream.Stream;
 /**
  * Means over examples.
  *
- * @param loss the mean loss
+ * @param loss the mean loss; of held-out data over the targets that count, each with its weight (see
+ *     {@link Loss#divisor}), however they are divided into batches
  * @param metrics the means of metrics by name
  * @param text the means of metrics by name, formatted by {@link Metric#format}
  * @param examples number of examples
@@ -69,7 +70,7 @@ public record Scores(double loss, Map<String, Double> metrics, Map<String, Strin
                     if (batch.size() > 0) {
                         try (Scope scope = Scope.open("evaluation")) {
                             BatchResult result = task.forward(Precision.current(), Task.to(device, task.fields(batch)));
-                            averages.add(result.loss().item(), result);
+                            averages.add(result.loss().item(), result, true);
                         }
                     }
                 }

@@ -70,12 +70,13 @@ final class StepChecks {
                 + " (step " + (state.step() + 1) + ")";
         String known = "";
         String bad = "";
-        for (int i = 0; i < Math.min(fields.length, task.inputs()); i++) {
-            Tensor input = fields[i];
-            if (!input.isClosed() && input.dtype().isFloating()) {
-                known = ": the input is finite";
-                bad = !bad.isEmpty() || input.device().backend().isFinite(input) ? bad
-                        : ": " + task.inputName(i) + " has an element that is infinite or NaN";
+        for (int i = 0; i < fields.length; i++) {
+            Tensor field = fields[i];
+            if (!field.isClosed() && field.dtype().isFloating()) {
+                known = i < task.inputs() ? ": the input is finite" : known.isEmpty() ? ": the target is finite"
+                        : ": the input is finite, and so is the target";
+                bad = !bad.isEmpty() || field.device().backend().isFinite(field) ? bad
+                        : ": " + task.fieldName(i) + " has an element that is infinite or NaN";
             }
         }
         return new TensorException(TensorException.Problem.ANOMALY, "training step", List.of(result.loss().spec()),

@@ -184,6 +184,28 @@ final class Task {
         return terms.size();
     }
 
+    /** Returns the factor of a loss in the sum. */
+    double weight(int loss) {
+        return terms.get(loss).weight();
+    }
+
+    /** Returns by what a loss of a batch was divided. */
+    double divisor(int loss, BatchResult batch) {
+        return rowWeights[loss] >= 0 ? batch.rows()
+                : terms.get(loss).loss().divisor(batch.results()[loss], batch.targets()[loss]);
+    }
+
+    /** Returns a loss, which must not be one that only wrong targets give. */
+    double checked(int loss, double value) {
+        Objective.Term term = terms.get(loss);
+        if (value < 0 && term.weight() >= 0 && rowWeights[loss] < 0 && term.loss().expectsProbabilities()) {
+            throw TensorException.argument("loss", "the targets " + (names.isEmpty() ? "" : "of "
+                    + term.output() + " ") + "must lie between 0 and 1, which they do not: the loss is " + value,
+                    "subtract 1 from labels 1 and 2; use Loss.softMargin() for labels -1 and 1");
+        }
+        return value;
+    }
+
     /** Returns the number of results that have a loss or a metric. */
     int results() {
         return results.size();
@@ -194,9 +216,11 @@ final class Task {
         return inputs;
     }
 
-    /** Returns the name of an input in messages. */
-    String inputName(int input) {
-        return names.isEmpty() ? "the input" : "the input " + names.get(input);
+    /** Returns the name of a field in messages. */
+    String fieldName(int field) {
+        String name = names.isEmpty() ? "" : " " + names.get(field);
+        // What is no input of a model is a target or the weights of rows.
+        return (field < inputs ? "the input" : names.isEmpty() ? "the target" : "the field") + name;
     }
 
     /** Returns each of several losses of a batch, for a message. */
@@ -207,7 +231,7 @@ final class Task {
 
     /** Returns means over batches that have not been measured yet. */
     Averages averages() {
-        return new Averages(metrics, reported, measured);
+        return new Averages(this, metrics, reported, measured);
     }
 
     /** Requires the fields of the task in some data. */

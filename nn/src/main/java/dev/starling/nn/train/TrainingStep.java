@@ -236,7 +236,7 @@ public final class TrainingStep implements AutoCloseable {
             double loss = local ? update(result) : readLoss(result, null);
             strategy.afterStep();
             attempt.succeeded = true;
-            return loss;
+            return task.losses() == 1 ? task.checked(0, loss) : loss;
         } finally {
             clear();
         }

@@ -1,6 +1,7 @@
 package dev.starling.nn.data;
 
 import static org.assertj.core.api.Assertions.assertThat;
+import static org.assertj.core.api.Assertions.assertThatCode;
 import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import com.sun.management.ThreadMXBean;
@@ -22,6 +23,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.IntStream;
+import org.assertj.core.api.ThrowableAssert.ThrowingCallable;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -151,14 +153,53 @@ class DataLoaderTest {
                     assertThat(epoch.next().target().toLongs()).startsWith(3L * k);
                 }
                 assertThat(loader.epoch(i + 1).iterator().next().epoch()).isEqualTo(i + 1);
-                assertThat(epoch.hasNext()).isFalse();
+                assertThatThrownBy(epoch::hasNext).isInstanceOf(NoSuchElementException.class);
                 assertThatThrownBy(epoch::next).isInstanceOf(NoSuchElementException.class)
                         .hasMessageContaining("another pass over the data of this loader has begun");
             }
-            Iterable<Batch> ended = loader.epoch(50);
-            Iterable<Batch> started = loader.epoch(51);
-            assertThat(ended.iterator().hasNext()).as("a pass that another one has ended").isFalse();
-            assertThat(started.iterator().next().epoch()).isEqualTo(51);
+        }
+    }
+
+    @Test
+    void anotherPassWithinALoopIsAnError() {
+        try (DataLoader loader = DataLoader.of(new Numbers(30)).batchSize(3).workers(2).build()) {
+            for (int at : new int[] {3, 10}) {
+                int[] seen = new int[1];
+                ThrowingCallable loop = () -> {
+                    for (Batch batch : loader.epoch(0)) {
+                        assertThat(batch.size()).isEqualTo(3);
+                        if (++seen[0] == at) {
+                            assertThat(order(loader, 0)).hasSize(30);
+                        }
+                    }
+                };
+                if (at < 10) {
+                    assertThatThrownBy(loop).hasMessageContaining("another pass over the data of this loader");
+                } else {
+                    assertThatCode(loop).as("another pass after the last batch").doesNotThrowAnyException();
+                }
+                assertThat(seen[0]).isEqualTo(at);
+            }
+        }
+    }
+
+    @Test
+    void eachLoopOverAnEpochReadsItAll() {
+        try (DataLoader loader = DataLoader.of(new Numbers(30)).batchSize(3).workers(2).build()) {
+            Iterable<Batch> kept = loader.epoch(0, 4);
+            for (int pass = 0; pass < 3; pass++) {
+                int seen = 0;
+                for (Batch batch : kept) {
+                    assertThat(batch.number()).isEqualTo(4 + seen++);
+                }
+                assertThat(seen).isEqualTo(6);
+            }
+            Iterable<Batch> other = loader.epoch(1);
+            assertThat(kept.iterator().next().epoch()).isZero();
+            assertThat(other.iterator().next().epoch()).isEqualTo(1);
+            Iterator<Batch> first = other.iterator();
+            other.iterator().next();
+            assertThatThrownBy(first::hasNext).hasMessageContaining("another pass");
         }
     }
 

@@ -92,6 +92,30 @@ class SamplingTest {
     }
 
     @Test
+    void partsOfSmallClassesHaveTheirShares() {
+        for (double[] shares : new double[][] {{0.8, 0.2}, {0.9, 0.1}, {0.8, 0.1, 0.1}, {0.5, 0.5}, {0.3}, {0, 0.25,
+                0.6, 0.1, 0.05}}) {
+            for (int members = 1; members <= 7; members++) {
+                int size = members;
+                int[] classes = IntStream.range(0, 60 * size + 1).map(i -> i / size).toArray();
+                List<int[]> parts = Subset.stratified(classes, 1, shares);
+                for (int i = 0; i < shares.length; i++) {
+                    int[] part = parts.get(i);
+                    assertThat((double) part.length).isEqualTo(classes.length * shares[i], within(1.0));
+                    for (int c = 0; c < 60; c++) {
+                        int wanted = c;
+                        assertThat((double) Arrays.stream(part).filter(k -> classes[k] == wanted).count())
+                                .isEqualTo(size * shares[i], within(0.9999));
+                    }
+                }
+                assertThat(parts.stream().flatMapToInt(Arrays::stream).toArray()).doesNotHaveDuplicates();
+                assertThat(parts.stream().mapToInt(part -> part.length).sum() == classes.length)
+                        .isEqualTo(Arrays.stream(shares).sum() > 0.999);
+            }
+        }
+    }
+
+    @Test
     void measuresEachExampleInOneFold() {
         List<Subset.Fold> folds = Subset.kFold(numbers(30), classes(30), 5, 2);
         List<Integer> held = new ArrayList<>();

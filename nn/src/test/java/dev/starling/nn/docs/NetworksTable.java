@@ -46,7 +46,7 @@ final class NetworksTable {
             layer(Files.readString(file));
         }
         section("Losses", "loss");
-        methods("loss/Loss.java", "Loss", List.of("classAxis", "describe"));
+        methods("loss/Loss.java", "Loss", List.of("classAxis", "describe", "divisor", "expectsProbabilities"));
         settings("loss/CrossEntropyLoss.java", "Loss.crossEntropy()");
         settings("loss/CtcLoss.java", "Loss.ctc()");
         settings("loss/BinaryCrossEntropyLoss.java", "Loss.binaryCrossEntropy()");

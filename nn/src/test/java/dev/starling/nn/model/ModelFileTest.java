@@ -42,7 +42,9 @@ class ModelFileTest {
     void bringsBackWeightsBuffersAndMetadata() {
         Path file = directory.resolve("new/model.safetensors");
         ModelMetadata metadata = ModelMetadata.none().version("2.1").classes("cat", "a \"dog\", big", "")
-                .inputs(Field.of(DType.F32, 3, 32, 32), Field.of(DType.BOOL), Field.of("town: [x]", DType.I64, 2))
+                .inputs(Field.of(DType.F32, 3, 32, 32), Field.of(DType.BOOL), Field.of("town: [x]", DType.I64, 2),
+                        Field.padded("text", DType.I64, -100, 7), Field.padded("", DType.F32, Double.NaN, 7, 2),
+                        Field.mask("there", 7))
                 .metric("accuracy", 0.1 + 0.2)
                 .metric("worst", Double.NEGATIVE_INFINITY).note("written by", "Zoë\n“B”")
                 .description(new ModelDescription("some.Factory", Map.of("width", "7")));

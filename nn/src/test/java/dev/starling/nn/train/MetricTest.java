@@ -10,6 +10,7 @@ import dev.starling.nn.data.TensorDataset;
 import dev.starling.nn.layer.Embedding;
 import dev.starling.nn.layer.Gru;
 import dev.starling.nn.layer.Linear;
+import dev.starling.nn.loss.CrossEntropyLoss;
 import dev.starling.nn.loss.Loss;
 import dev.starling.nn.optim.Adam;
 import dev.starling.nn.optim.Optimizer;
@@ -42,6 +43,30 @@ class MetricTest {
 
     private static double mean(Metric metric, Tensor logits, Tensor target) {
         return metric.sumOver(logits, target) / target.size(0);
+    }
+
+    @Test
+    void theHeldOutLossDoesNotDependOnTheBatches() {
+        Generator random = Generator.seeded(5);
+        Linear model = Linear.of(4, 3, random);
+        Tensor x = random.normal(23, 5, 4);
+        Tensor y = random.integers(0, 3, 23, 5);
+        CrossEntropyLoss last = Loss.crossEntropyOfLast();
+        for (Loss loss : new Loss[] {last, last.ignoring(0), last.weights(0.1, 1, 7), last.ignoring(2).weights(0, 1, 7)
+                .smoothing(0.1), last.ignoring(1).focal(2).times(3)}) {
+            Double expected = null;
+            for (int batch : new int[] {23, 1, 2, 10}) {
+                try (DataLoader data = DataLoader.of(TensorDataset.of(x, y)).batchSize(batch).build()) {
+                    Scores scores = Scores.evaluate(model, loss, data, Metrics.perplexity(0));
+                    expected = expected == null ? Double.valueOf(scores.loss()) : expected;
+                    assertThat(scores.loss()).isCloseTo(expected, within(1e-5 * expected));
+                    assertThat(scores.examples()).isEqualTo(23);
+                    if (loss.describe().contains("ignoring=0")) {
+                        assertThat(Math.exp(scores.loss())).isCloseTo(scores.metric("perplexity"), within(1e-5));
+                    }
+                }
+            }
+        }
     }
 
     @Test

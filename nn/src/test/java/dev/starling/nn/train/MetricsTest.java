@@ -6,6 +6,7 @@ import static org.assertj.core.api.Assertions.within;
 
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.data.TensorDataset;
+import dev.starling.nn.layer.Identity;
 import dev.starling.nn.loss.Loss;
 import dev.starling.tensor.DType;
 import dev.starling.tensor.Generator;
@@ -176,9 +177,9 @@ class MetricsTest {
         Tensor x = random.normal(ROWS, 1);
         Tensor y = random.integers(0, 2, ROWS, 1).to(DType.F32);
         List<Metric> metrics = List.of(Metrics.f1(), Metric.binaryAccuracy(), Metrics.rocAuc());
-        double[] total = new double[2 + 3 + 1 + 2 * 8192];
+        double[] total = new double[3 + 3 + 1 + 2 * 8192];
         for (int rank = 0; rank < 2; rank++) {
-            Averages averages = new Averages(metrics);
+            Averages averages = Task.of(new Identity(), Loss.binaryCrossEntropy(), metrics).averages();
             long rows = rank == 0 ? 150 : ROWS - 150;
             averages.add(rank, new BatchResult(x, new Tensor[0], new Tensor[] {x.narrow(0, rank * 150L, rows)},
                     new Tensor[] {y.narrow(0, rank * 150L, rows)}, rows));
@@ -201,6 +202,17 @@ class MetricsTest {
         assertThat(scores.toString()).containsPattern("F1 \\d\\d\\.\\d\\d %");
     }
 
+    @Test
+    void aConfusionMatrixLeavesOutNegativeTargetsOnly() {
+        Tensor logits = Tensor.of(new long[] {0, 1, 1}).oneHot(2).to(DType.F32);
+        try (DataLoader ignored = DataLoader.of(TensorDataset.of(logits, Tensor.of(new long[] {0, -100, 1}))).build();
+                DataLoader wrong = DataLoader.of(TensorDataset.of(logits, Tensor.of(new long[] {0, 2, 1}))).build()) {
+            assertThat(ConfusionMatrix.evaluate(x -> x, ignored, 2).accuracy()).isEqualTo(1);
+            assertThatThrownBy(() -> ConfusionMatrix.evaluate(x -> x, wrong, 2)).isInstanceOf(TensorException.class)
+                    .hasMessageContaining("got a target of class 2");
+        }
+    }
+
     /** The name of a metric may depend on the stage of a run, as that of greedy training does. */
     @Test
     void restoresTheSumsOfAMetricThatHadAnotherName() {
@@ -217,11 +229,14 @@ class MetricsTest {
             }
         }));
         Map<String, String> notes = new LinkedHashMap<>();
-        averages.save(notes, new double[3]);
+        averages.save(notes, new double[4]);
         assertThat(notes).as("an epoch that begins").isEmpty();
-        averages.save(notes, new double[] {4, 2, 3});
+        averages.save(notes, new double[] {4, 2, 5, 3});
         name[0] = "error of machine 1";
         averages.restoring(notes).run();
-        assertThat(averages.sums()).containsExactly(4, 2, 3);
+        assertThat(averages.sums()).containsExactly(4, 2, 5, 3);
+        notes.remove("sum.weight");
+        averages.restoring(notes).run();
+        assertThat(averages.sums()).as("notes without it").containsExactly(4, 2, 4, 3);
     }
 }

@@ -5,6 +5,7 @@ import static org.assertj.core.api.Assertions.assertThatThrownBy;
 
 import dev.starling.nn.Graph;
 import dev.starling.nn.Layer;
+import dev.starling.nn.Mode;
 import dev.starling.nn.Sequential;
 import dev.starling.nn.data.DataLoader;
 import dev.starling.nn.data.TensorDataset;
@@ -22,6 +23,7 @@ import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
 import dev.starling.tensor.TensorException;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.logging.Handler;
@@ -129,6 +131,93 @@ class MistakesTest {
             fails(() -> Trainer.of(model, fifth, sgd).data(good).epochs(2).build().run(),
                     "the loss is NaN in epoch 2, batch 2 (step 5)", "the input is finite", "lower the learning rate");
         }
+    }
+
+    @Test
+    void saysThatTargetsAreNan() {
+        Linear model = Linear.of(1, 1, random);
+        try (DataLoader data = DataLoader.of(TensorDataset.of(Tensor.ones(2, 1), Tensor.of(new float[] {1, Float.NaN},
+                2, 1))).build(); Optimizer sgd = Sgd.over(model).build()) {
+            fails(() -> Trainer.of(model, Loss.meanSquared(), sgd).data(data).build().run(),
+                    "the target has an element that is infinite or NaN", "repair the data");
+        }
+    }
+
+    @Test
+    void refusesBinaryTargetsThatAreNoProbabilities() {
+        Linear model = Linear.of(1, 1, random);
+        for (float low : new float[] {-1, 1}) {
+            Tensor labels = Tensor.of(new float[] {low, low + 2, low, low}, 4, 1);
+            try (DataLoader data = DataLoader.of(TensorDataset.of(Tensor.ones(4, 1), labels)).build();
+                    Optimizer sgd = Sgd.over(model).rate(1).build()) {
+                for (Loss loss : new Loss[] {Loss.binaryCrossEntropy(), Loss.binaryCrossEntropy().positiveWeight(2),
+                        Loss.binaryCrossEntropy().times(2).plusL2(model, path -> true, 1e-3)}) {
+                    fails(() -> Trainer.of(model, loss, sgd).data(data).epochs(20).build().run(),
+                            "the targets must lie between 0 and 1", "the loss is -", "softMargin");
+                    try (TrainingStep step = new TrainingStep(model, loss, sgd, random)) {
+                        fails(() -> step.run(Tensor.ones(4, 1), labels), "the targets must lie between 0 and 1");
+                    }
+                    fails(() -> Scores.evaluate(model, loss, data), "the targets must lie between 0 and 1");
+                }
+                Scores.evaluate(model, Loss.binaryCrossEntropy().times(-1), data);
+                for (Metric metric : new Metric[] {Metric.binaryAccuracy(), Metrics.recall(), Metrics.prAuc()}) {
+                    fails(() -> Scores.evaluate(model, Loss.meanSquared(), data, metric),
+                            "targets must be 0 or 1, or a probability");
+                }
+            }
+        }
+    }
+
+    @Test
+    void refusesAHeldOutLossThatIsNan() {
+        Linear model = Linear.of(1, 1, random);
+        Path file = Path.of("never-written");
+        try (DataLoader data = DataLoader.of(TensorDataset.of(Tensor.ones(4, 1), Tensor.zeros(4, 1))).build();
+                DataLoader bad = DataLoader.of(TensorDataset.of(Tensor.of(new float[] {1, Float.NaN}, 2, 1),
+                        Tensor.zeros(2, 1))).build(); Optimizer sgd = Sgd.over(model).build()) {
+            for (TrainingListener listener : new TrainingListener[] {EarlyStopping.patience(2).restoreBest(model),
+                    BestModel.of(model, file), Plateau.of(0.1)}) {
+                fails(() -> Trainer.of(model, Loss.meanSquared(), sgd).data(data).heldOut(bad).epochs(3)
+                        .listeners(listener).build().run(), "the held-out loss of epoch 1 is NaN", "repair");
+            }
+            EarlyStopping byMetric = EarlyStopping.patience(2).shrinking("mean absolute error");
+            Trainer.of(model, Loss.meanSquared(), sgd).data(data).heldOut(bad).metrics(Metric.meanAbsoluteError())
+                    .epochs(3).listeners(byMetric).build().run();
+            assertThat(byMetric.bestEpoch()).isZero();
+        }
+    }
+
+    @Test
+    void trainsOnABatchWithoutTargetsThatCount() {
+        Linear model = Linear.of(1, 2, random);
+        Tensor labels = Tensor.of(new long[] {0, 1, 1, -100, -100});
+        try (DataLoader data = DataLoader.of(TensorDataset.of(Tensor.ones(5, 1), labels)).batchSize(3).build();
+                Optimizer sgd = Sgd.over(model).build()) {
+            for (Loss loss : new Loss[] {Loss.crossEntropy().ignoring(-100), Loss.crossEntropy().ignoring(-100)
+                    .weights(1, 2), Loss.crossEntropy().ignoring(-100).focal(2)}) {
+                List<float[]> after = new ArrayList<>();
+                for (boolean captured : new boolean[] {false, true}) {
+                    TrainingListener copies = new TrainingListener() {
+                        @Override
+                        public void stepEnded(Progress progress) {
+                            after.add(model.weight().value().toFloats());
+                        }
+                    };
+                    Trainer.Builder trainer = Trainer.of(model, loss, sgd).data(data).epochs(4).listeners(copies);
+                    (captured ? trainer.captured() : trainer).build().run();
+                }
+                for (int i = 0; i < after.size(); i += 2) {
+                    assertThat(after.get(i + 1)).isEqualTo(after.get(i)).doesNotContain(Float.NaN);
+                }
+            }
+        }
+    }
+
+    @Test
+    void namesTheRemedyForALastBatchOfOneRow() {
+        BatchNorm norm = BatchNorm.of(2);
+        fails(() -> Mode.training(random, () -> norm.forward(Tensor.ones(1, 2))), "more than one value per channel",
+                "dropLast()");
     }
 
     @Test

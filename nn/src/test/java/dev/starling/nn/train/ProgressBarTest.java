@@ -2,6 +2,8 @@ package dev.starling.nn.train;
 
 import static org.assertj.core.api.Assertions.assertThat;
 
+import dev.starling.nn.layer.Identity;
+import dev.starling.nn.loss.Loss;
 import dev.starling.nn.train.ProgressLine.Glyphs;
 import dev.starling.tensor.Scope;
 import dev.starling.tensor.Tensor;
@@ -43,7 +45,7 @@ class ProgressBarTest {
 
     /** Returns a run that has completed {@code done} of 100 steps of the first of three epochs, in 100 ms each. */
     private static Progress run(List<Metric> metrics, int done, double loss) {
-        Averages averages = new Averages(metrics);
+        Averages averages = Task.of(new Identity(), Loss.meanSquared(), metrics).averages();
         Progress progress = new Progress(3, averages);
         progress.setEpochSize(100, 10_000);
         progress.startClock();

@@ -152,6 +152,22 @@ class SeveralInputsTest {
         }
     }
 
+    @Test
+    void heldOutLossesDoNotDependOnTheBatches() {
+        Objective objective = Objective.of("price", Loss.meanSquared()).and("kind", Loss.crossEntropy().ignoring(0),
+                0.5);
+        try (Scope scope = Scope.open("test"); House model = House.of(1);
+                DataLoader whole = DataLoader.of(houses()).batchSize(ROWS).build();
+                DataLoader parts = DataLoader.of(houses()).batchSize(3).build()) {
+            Scores expected = Scores.evaluate(model, objective, whole);
+            Scores scores = Scores.evaluate(model, objective, parts);
+            assertThat(scores.metric("kind loss")).isCloseTo(expected.metric("kind loss"), within(1e-6));
+            assertThat(scores.metric("price loss")).isCloseTo(expected.metric("price loss"), within(1e-6));
+            assertThat(scores.loss()).isCloseTo(expected.loss(), within(1e-6)).isCloseTo(scores.metric("price loss")
+                    + 0.5 * scores.metric("kind loss"), within(1e-6));
+        }
+    }
+
     private static Model<Input, Output> graph(House house) {
         return Graph.of(Input.class, Output.class, in -> {
             Graph.Node x = in.get("ids").then("towns", house.towns).concat(1, in.get("numbers"))

@@ -33,7 +33,8 @@ public sealed interface Normalization extends Op {
                 throw Check.shape(this, "gamma and beta must be " + c, "give one value for each channel", in);
             }
             Check.shape(c.count() == 0 || in[0].shape().count() > c.count(), this,
-                    "needs more than one value per channel", "use a larger batch", in);
+                    "needs more than one value per channel", "use a larger batch; if only "
+                    + "the last batch of an epoch is too small, leave it out with dropLast() of the data loader", in);
             return new Spec[] {in[0], in[1], in[1]};
         }
 
