@@ -29,6 +29,8 @@ import java.util.stream.Stream;
 /** How often each class was predicted for the examples of each class. */
 public final class ConfusionMatrix {
     private static final int MAX_CLASSES = 10_000;
+    /** What masks of 8 bits have at positions without a class, such as edges of objects. */
+    private static final int NO_CLASS = 255;
     private static final int MAX_DRAWN = 200;
     private static final int CELL_HEIGHT = 28;
     private static final String INK = "#333333";
@@ -50,7 +52,8 @@ public final class ConfusionMatrix {
 
     /**
      * Evaluates a classifier on epoch 0 of some data. The largest of its logits is the predicted class; logits and
-     * targets have the shapes of {@link Loss#classAxis}. Positions whose target is negative do not count.
+     * targets have the shapes of {@link Loss#classAxis}. Positions whose target is negative do not count,
+     * nor those of 255 if there are at most 255 classes.
      */
     public static ConfusionMatrix evaluate(Layer model, DataLoader data, int classes) {
         Device device = model.device();
@@ -132,13 +135,12 @@ public final class ConfusionMatrix {
         long[] predicted = logits.argmax(axis).reshape(-1).toLongs();
         long[] actual = target.to(DType.I64).reshape(-1).toLongs();
         for (int i = 0; i < actual.length; i++) {
-            if (actual[i] >= classes) {
+            if (actual[i] >= classes && actual[i] != NO_CLASS) {
                 throw TensorException.argument("confusion matrix", "there are classes 0 to " + (classes - 1) + ", got "
                         + "a target of class " + actual[i], "give the number of classes; mark positions that do not "
-                        + "count by a negative target");
+                        + "count by a negative target, or 255");
             }
-            // A negative target marks a position that does not count.
-            if (actual[i] >= 0) {
+            if (actual[i] >= 0 && actual[i] < classes) {
                 counts[(int) actual[i] * classes + (int) predicted[i]]++;
             }
         }
