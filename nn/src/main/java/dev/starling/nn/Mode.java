@@ -12,9 +12,9 @@ import org.jspecify.annotations.Nullable;
  * thread and in the forks of a {@link java.util.concurrent.StructuredTaskScope} that this thread opens. Code outside
  * that call and other threads stay in inference mode.
  *
- * <p>A tape records the operations of its own thread only. While it records in training mode, a fork that reads weights
- * which require gradients, and records on no tape of its own, gets a {@link TensorException}: their gradients would be
- * lost. A fork may compute in {@link #inference} mode, or with a frozen model.
+ * <p>A tape records the operations of its own thread only: to it, what a fork computes is a constant, through which
+ * no gradient passes. While it records in training mode, a fork that reads weights, frozen ones too, and records on no
+ * tape of its own, gets a {@link TensorException}. A fork that needs no gradients computes in {@link #inference} mode.
  */
 public final class Mode {
     private static final ScopedValue<Mode> CURRENT = ScopedValue.newInstance();
@@ -57,8 +57,9 @@ public final class Mode {
         if (mode.owner != Thread.currentThread() && mode.ownersRecorder.get() != Recorder.NONE
                 && Recorder.current() == Recorder.NONE) {
             throw TensorException.argument("mode", "a fork of " + mode.owner + " reads weights, but the tape records "
-                    + "only the operations of that thread: the weights would get no gradient from the fork",
-                    "compute a training step on one thread");
+                    + "only the operations of that thread: no gradient would pass through the fork",
+                    "compute a training step on one thread or, where no gradient is needed, call Mode.inference in the "
+                            + "fork");
         }
     }
 

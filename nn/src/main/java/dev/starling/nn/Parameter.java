@@ -109,7 +109,7 @@ public final class Parameter implements AutoCloseable {
 
     /** Returns the tensor that training changes, independent of the {@link Precision}. The caller must not close it. */
     public Tensor master() {
-        if (requiresGradient()) {
+        if (!buffer) {
             Mode.requireRecording();
         }
         return value;

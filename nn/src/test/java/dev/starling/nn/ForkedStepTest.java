@@ -79,16 +79,22 @@ class ForkedStepTest {
     @Test
     void aStepIsComputedOnOneThread() {
         assertThatThrownBy(() -> train(model(layer -> layer))).isInstanceOf(TensorException.class)
-                .hasMessageContaining("a fork of Thread").hasMessageContaining("would get no gradient from the fork")
+                .hasMessageContaining("a fork of Thread").hasMessageContaining("no gradient would pass through the fork")
                 .hasMessageContaining("compute a training step on one thread");
     }
 
     @Test
     void forksComputeWithoutGradients() {
         train(model(layer -> x -> Mode.inference(() -> layer.forward(x))));
+    }
+
+    /** What is before the frozen layer would get no gradient. */
+    @Test
+    void aFrozenLayerIsNoExcuse() {
         Sequential frozen = model(layer -> layer);
         frozen.freeze(path -> path.startsWith("1."));
-        train(frozen);
+        assertThatThrownBy(() -> train(frozen)).isInstanceOf(TensorException.class)
+                .hasMessageContaining("call Mode.inference in the fork");
     }
 
     @Test

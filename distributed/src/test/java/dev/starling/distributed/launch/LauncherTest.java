@@ -34,6 +34,8 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledOnOs;
+import org.junit.jupiter.api.condition.OS;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -253,6 +255,7 @@ class LauncherTest {
     }
 
     @Test
+    @EnabledOnOs(OS.LINUX)
     void leavesNothingIfTheSupervisorCannotStart() throws Exception {
         assertThat(ThreadLimit.run(Probe.class)).containsPattern("the thread starling-launch cannot start: .*"
                 + "ulimit -u.* deletes files");

@@ -85,7 +85,7 @@ final class AtomicFile {
     /** Deletes the draft of a failed write and returns what to throw. */
     static CheckpointException failed(Path path, @Nullable Path draft, IOException cause) {
         deleteQuietly(draft);
-        if (cause instanceof NoSuchFileException && draft != null) {
+        if (cause instanceof NoSuchFileException gone && draft != null && draft.toString().equals(gone.getFile())) {
             // For example a second run that prunes the same directory.
             return new CheckpointException(path, "cannot be written: another process has deleted "
                     + draft.getFileName() + " before it was renamed", "give each run a directory of its own", cause);

@@ -100,7 +100,8 @@ public final class TarGz {
         for (int length = 0; length >= 0; length = in.read(rest)) {
             bytes += length;
             if (bytes > maximumBytes) {
-                throw new DataException(archive, "at most " + maximumBytes + " bytes after the files", "more", REMEDY);
+                throw new DataException(archive, "at most " + maximumBytes + " bytes after the files, by the limit",
+                    "more", "raise maximumBytes, or " + REMEDY);
             }
         }
     }

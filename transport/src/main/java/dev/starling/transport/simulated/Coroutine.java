@@ -60,23 +60,26 @@ final class Coroutine {
         long begin = System.nanoTime();
         // An interrupt would end each wait at once.
         boolean interrupted = Thread.interrupted();
-        while (running) {
-            Runnable next = step;
-            if (carried && next != null) {
-                step = null;
-                next.run();
-            } else {
-                // The code waits for something outside of the simulation, such as a worker thread. Wait with it, to
-                // keep the order.
-                LockSupport.parkNanos(this, TimeUnit.SECONDS.toNanos(1));
-                interrupted |= Thread.interrupted();
-                if (System.nanoTime() - begin > STUCK_NS) {
-                    throw new IllegalStateException(stuck());
+        try {
+            while (running) {
+                Runnable next = step;
+                if (carried && next != null) {
+                    step = null;
+                    next.run();
+                } else {
+                    // The code waits for something outside of the simulation, such as a worker thread. Wait with it, to
+                    // keep the order.
+                    LockSupport.parkNanos(this, TimeUnit.SECONDS.toNanos(1));
+                    interrupted |= Thread.interrupted();
+                    if (System.nanoTime() - begin > STUCK_NS) {
+                        throw new IllegalStateException(stuck());
+                    }
                 }
             }
-        }
-        if (interrupted) {
-            Thread.currentThread().interrupt();
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
         }
         return !ended;
     }

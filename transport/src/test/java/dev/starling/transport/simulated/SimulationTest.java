@@ -67,16 +67,15 @@ class SimulationTest {
     @ParameterizedTest
     @ValueSource(longs = {0, 50})
     void sleepsWhileAnInterruptedThreadWaitsForAProcess(long interruptMs) {
-        Coroutine process = new Coroutine("a", () -> pause(300));
         Thread resuming = Thread.currentThread();
+        Coroutine process = new Coroutine("a", () -> {
+            pause(interruptMs);
+            resuming.interrupt();
+            pause(300);
+        });
         try {
             if (interruptMs == 0) {
                 resuming.interrupt();
-            } else {
-                Thread.ofPlatform().start(() -> {
-                    pause(interruptMs);
-                    resuming.interrupt();
-                });
             }
             long begin = ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime();
             assertThat(process.resume()).as("continues").isFalse();
