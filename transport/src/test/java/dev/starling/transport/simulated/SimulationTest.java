@@ -68,9 +68,15 @@ class SimulationTest {
     @ValueSource(longs = {0, 50})
     void sleepsWhileAnInterruptedThreadWaitsForAProcess(long interruptMs) {
         Thread resuming = Thread.currentThread();
-        Coroutine process = new Coroutine("a", () -> {
+        Thread interrupting = Thread.ofPlatform().unstarted(() -> {
             pause(interruptMs);
             resuming.interrupt();
+        });
+        Coroutine process = new Coroutine("a", () -> {
+            if (interruptMs > 0) {
+                interrupting.start();
+                join(interrupting);
+            }
             pause(300);
         });
         try {
@@ -83,6 +89,14 @@ class SimulationTest {
             assertThat(Thread.interrupted()).as("still interrupted").isTrue();
         } finally {
             Thread.interrupted();
+        }
+    }
+
+    private static void join(Thread thread) {
+        try {
+            thread.join();
+        } catch (InterruptedException e) {
+            throw new AssertionError(e);
         }
     }
 
