@@ -79,7 +79,8 @@ class ForkedStepTest {
     @Test
     void aStepIsComputedOnOneThread() {
         assertThatThrownBy(() -> train(model(layer -> layer))).isInstanceOf(TensorException.class)
-                .hasMessageContaining("a fork of Thread").hasMessageContaining("no gradient would pass through the fork")
+                .hasMessageContaining("a fork of Thread")
+                .hasMessageContaining("no gradient would pass through the fork")
                 .hasMessageContaining("compute a training step on one thread");
     }
 
