@@ -7,6 +7,7 @@ import dev.starling.nn.train.TrainingState;
 import dev.starling.nn.train.TrainingStep;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Scope;
+import dev.starling.tensor.Tensor;
 import java.lang.System.Logger.Level;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -389,7 +390,7 @@ public final class KafkaLearner implements AutoCloseable {
             measured(Double.NaN, Map.of(), Double.NaN);
             return null;
         }
-        double loss = window.measure(config.model, (result, target) -> config.loss.of(result, target).item());
+        double loss = window.measure(config.model, this::loss);
         Map<String, Double> metrics = new HashMap<>();
         for (Metric metric : config.metrics) {
             metrics.put(metric.name(), window.measure(config.model, metric::sumOver) / window.filled());
@@ -407,6 +408,11 @@ public final class KafkaLearner implements AutoCloseable {
                 : publisher.write(config.published.name(), latest + 1, config.model, config.metadata);
     }
 
+    /** Returns the loss of a result; NaN if no target counts. */
+    private double loss(Tensor result, Tensor target) {
+        return config.loss.divisor(result, target) == 0 ? Double.NaN : config.loss.of(result, target).item();
+    }
+
     /** Returns the served version's loss: {@code null} if none is served, NaN if this loss cannot measure it. */
     private Double servedLoss() {
         ServedModel served = live.acquire();
@@ -414,7 +420,7 @@ public final class KafkaLearner implements AutoCloseable {
             return null;
         }
         try {
-            return window.measure(served.model(), (result, target) -> config.loss.of(result, target).item());
+            return window.measure(served.model(), this::loss);
         } catch (StarlingException e) {
             // Another process announced this version: the learner continues to train, and does not replace it.
             LOG.log(Level.WARNING, "{0} publishes nothing while {1} serves, which cannot be measured on held-out "

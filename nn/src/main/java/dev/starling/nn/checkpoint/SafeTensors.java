@@ -359,7 +359,7 @@ public final class SafeTensors implements AutoCloseable {
 
     /** Returns whether older files lack a tensor: the columns of a table encoder, which then stay as they are. */
     private static boolean isLater(String name) {
-        return name.endsWith("columns_text") || name.endsWith("columns_ends");
+        return name.matches("(.*\\.)?columns_(text|ends)");
     }
 
     /** Closes the file. Tensors that were read from it stay open. */

@@ -3,6 +3,7 @@ package dev.starling.nn.data;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.TensorException;
 import java.lang.reflect.RecordComponent;
+import java.math.BigInteger;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -13,7 +14,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
-import java.util.stream.DoubleStream;
 import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
@@ -37,7 +37,7 @@ public final class Table {
         this.rows = rows;
         this.source = source;
         this.lines = lines;
-        absent = open ? new Column.Numbers(DoubleStream.generate(() -> Double.NaN).limit(rows).toArray(), null) : null;
+        absent = open ? missing(rows) : null;
     }
 
     /**
@@ -103,11 +103,27 @@ public final class Table {
                 : Number.class.isAssignableFrom(type) || type == Boolean.class;
     }
 
+    private static Column missing(int rows) {
+        double[] none = new double[rows];
+        Arrays.fill(none, Double.NaN);
+        return new Column.Numbers(none, null);
+    }
+
+    /** Returns a number as a text; an integral one beyond 2⁵³ keeps its digits. */
+    private static @Nullable String text(Number number) {
+        return isLarge(number) ? number.toString() : Column.written(number.doubleValue());
+    }
+
+    private static boolean isLarge(@Nullable Object value) {
+        return value instanceof Long integral && Math.abs(integral) > 1L << 53
+                || value instanceof BigInteger integer && integer.bitLength() > 53;
+    }
+
     private static Column column(List<@Nullable Object> values, boolean numbers) {
         ColumnBuilder texts = new ColumnBuilder(ColumnBuilder.Type.TEXTS, '.');
-        boolean written = numbers && values.stream().noneMatch(Boolean.class::isInstance);
+        boolean written = numbers && values.stream().noneMatch(value -> value instanceof Boolean || isLarge(value));
         if (!written) {
-            values.forEach(value -> texts.add(value instanceof Number number ? Column.written(number.doubleValue())
+            values.forEach(value -> texts.add(value instanceof Number number ? text(number)
                     : value == null ? null : value.toString()));
         }
         return !numbers ? texts.build() : new Column.Numbers(values.stream().mapToDouble(value -> switch (value) {

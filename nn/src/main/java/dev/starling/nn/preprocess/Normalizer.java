@@ -126,7 +126,8 @@ public final class Normalizer implements Layer {
             if (!constant && Math.ulp((float) largest) > spread * DISTANCE) {
                 throw TensorException.argument("normaliser", values + ", where neighbouring f32 numbers are "
                         + Math.ulp((float) largest) + " apart, too far for a spread of " + (float) spread,
-                        "subtract a constant from the values first, for example the earliest time");
+                        "subtract a constant from the values first, for example the earliest time, or leave out a "
+                                + "feature that is constant but for rounding");
             }
         }
         return () -> {

@@ -13,8 +13,8 @@ import java.util.Map;
  * Trainer.of(model, loss, optimizer).data(train).heldOut(test).listeners(BestModel.of(model, file))...
  * }</pre>
  *
- * <p>The measure is the held-out loss, or the training loss if nothing is held out. A metric that is NaN is no
- * improvement, and a held-out loss that is NaN is an error. The file contains the measured numbers as metadata and
+ * <p>The measure is the held-out loss, or the training loss if nothing is held out. NaN is no improvement; it is an
+ * error if it is the held-out loss and no epoch before has had a number. The file contains the measured numbers as metadata and
  * always is a complete model: a new one replaces the old one when it is on disk. A resumed run replaces it only by a
  * better one. With several processes, rank 0 writes the file, and a listener on other ranks has no effect. One listener
  * serves one run.
@@ -71,7 +71,7 @@ public final class BestModel implements ResumableListener {
 
     @Override
     public void epochEnded(Progress progress, EpochReport report) {
-        double now = measure.of(report);
+        double now = measure.of(report, best);
         if (measure.improves(now, best, 0)) {
             best = now;
             if (progress.rank() == 0) {

@@ -18,8 +18,8 @@ import org.jspecify.annotations.Nullable;
  * Trainer.of(model, loss, optimizer).data(train).heldOut(test).epochs(100).listeners(stopping).build().run();
  * }</pre>
  *
- * <p>The measure is the held-out loss, or the training loss if nothing is held out. A metric that is NaN is no
- * improvement, and a held-out loss that is NaN is an error. With several processes, each needs the listener: ranks that
+ * <p>The measure is the held-out loss, or the training loss if nothing is held out. NaN is no improvement; it is an
+ * error if it is the held-out loss and no epoch before has had a number. With several processes, each needs the listener: ranks that
  * share batches see the same measures, so that they end together and restore the same weights. Ranks that do not wait
  * for each other decide each by itself. One listener serves one run.
  */
@@ -110,7 +110,7 @@ public final class EarlyStopping implements ResumableListener {
 
     @Override
     public void epochEnded(Progress progress, EpochReport report) {
-        double now = measure.of(report);
+        double now = measure.of(report, best);
         if (measure.improves(now, best, minDelta)) {
             best = now;
             bestEpoch = report.epoch();

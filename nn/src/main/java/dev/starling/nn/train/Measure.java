@@ -23,14 +23,20 @@ record Measure(@Nullable String metric, boolean growing) {
         }
     }
 
-    /** Returns the number of an epoch. */
-    double of(EpochReport report) {
+    /**
+     * Returns the number of an epoch.
+     *
+     * @param best so far; NaN before the first epoch
+     * @throws TensorException if a held-out loss is NaN and no epoch before has had a number: none would ever be better
+     */
+    double of(EpochReport report, double best) {
         Scores scores = report.heldOut().orElse(report.training());
         double value = metric == null ? scores.loss() : scores.metric(metric);
-        if (metric == null && Double.isNaN(value) && report.heldOut().isPresent()) {
+        if (metric == null && Double.isNaN(value) && Double.isNaN(best) && report.heldOut().isPresent()) {
             throw TensorException.argument("measure", "the held-out loss of epoch " + report.epoch() + " is NaN, so "
                     + "epochs cannot be compared by it", "repair the held-out data: inputs or targets that are NaN, or "
-                    + "no target that counts; or compare by a metric, with growing(..) or shrinking(..)");
+                    + "no target that counts; lower the learning rate; or compare by a metric, with growing(..) or "
+                    + "shrinking(..)");
         }
         return value;
     }

@@ -151,7 +151,8 @@ public final class Metrics {
 
     /**
      * The mean over classes of the intersection of predicted and actual positions over their union, for segmentation.
-     * Logits and targets have the shapes of {@link Loss#classAxis}. Positions whose target is negative do not count.
+     * Logits and targets have the shapes of {@link Loss#classAxis}. Positions whose target is negative do not count, nor
+     * those of 255 if there are at most 255 classes.
      */
     public static MetricOfSums meanIou(int classes) {
         return confusion("mean IoU", classes, ConfusionMatrix::meanIou);
@@ -220,13 +221,12 @@ public final class Metrics {
         return x.dtype().isFloating() && x.isNan().sum().item() > 0;
     }
 
-    /** Requires targets between 0 and 1, of the shape of the logits. */
+    /** Requires targets between 0 and 1, or -1 and 1 as for margin losses, of the shape of the logits. */
     static void requireBinary(String metric, Tensor logits, Tensor target) {
         requireSame(metric, logits, target);
-        if (target.lt(0).or(target.gt(1)).sum().item() > 0) {
+        if (target.lt(-1).or(target.gt(1)).sum().item() > 0) {
             throw new TensorException(TensorException.Problem.ARGUMENT, metric, List.of(target.spec()), "targets must "
-                    + "be 0 or 1, or a probability", "subtract 1 from labels 1 and 2; add 1 to labels -1 and 1 and "
-                    + "halve them");
+                    + "be 0 or 1, -1 or 1, or a probability", "subtract 1 from labels 1 and 2");
         }
     }
 

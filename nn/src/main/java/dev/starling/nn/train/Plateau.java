@@ -13,8 +13,8 @@ import java.util.Map;
  * Trainer.of(model, loss, Sgd.over(model).rate(rates).build()).data(train).heldOut(test).listeners(rates)...
  * }</pre>
  *
- * <p>The measure is the held-out loss, or the training loss if nothing is held out. A metric that is NaN is no
- * improvement, and a held-out loss that is NaN is an error. The rate is no function of the number of steps, but part of
+ * <p>The measure is the held-out loss, or the training loss if nothing is held out. NaN is no improvement; it is an
+ * error if it is the held-out loss and no epoch before has had a number. The rate is no function of the number of steps, but part of
  * checkpoints: a run that resumes continues with the rate that it had. Processes that train synchronously see the same
  * measures and therefore have the same rates.
  *
@@ -111,7 +111,7 @@ public final class Plateau implements Schedule, ResumableListener {
 
     @Override
     public void epochEnded(Progress progress, EpochReport report) {
-        double now = measure.of(report);
+        double now = measure.of(report, best);
         // A share of an infinite measure is no distance: any finite one is better or worse.
         if (measure.improves(now, best, Double.isInfinite(best) ? 0 : threshold * Math.abs(best))) {
             best = now;

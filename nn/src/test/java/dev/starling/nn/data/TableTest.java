@@ -77,6 +77,9 @@ class TableTest {
         assertThat(mixed.canonicalText("b", 0)).isEqualTo("1");
         assertThat(mixed.number("b", 1)).isEqualTo(2);
         assertThat(mixed.number("none", 1)).isNaN();
+        long large = (1L << 53) + 1;
+        assertThat(Table.of(List.of(Map.of("id", large), Map.of("id", "x"))).text("id", 0)).isEqualTo("" + large);
+        assertThat(Table.of(List.of(Map.of("id", large))).text("id", 0)).isEqualTo("" + large);
     }
 
     @Test

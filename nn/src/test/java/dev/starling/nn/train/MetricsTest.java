@@ -203,11 +203,14 @@ class MetricsTest {
     }
 
     @Test
-    void aConfusionMatrixLeavesOutNegativeTargetsOnly() {
+    void aConfusionMatrixLeavesOutWhatIsMarked() {
         Tensor logits = Tensor.of(new long[] {0, 1, 1}).oneHot(2).to(DType.F32);
         try (DataLoader ignored = DataLoader.of(TensorDataset.of(logits, Tensor.of(new long[] {0, -100, 1}))).build();
+                DataLoader mask = DataLoader.of(TensorDataset.of(logits, Tensor.of(new long[] {0, 255, 1}))).build();
                 DataLoader wrong = DataLoader.of(TensorDataset.of(logits, Tensor.of(new long[] {0, 2, 1}))).build()) {
             assertThat(ConfusionMatrix.evaluate(x -> x, ignored, 2).accuracy()).isEqualTo(1);
+            assertThat(ConfusionMatrix.evaluate(x -> x, mask, 2).accuracy()).isEqualTo(1);
+            assertThat(ConfusionMatrix.evaluate(x -> x, mask, 256).accuracy()).isLessThan(1);
             assertThatThrownBy(() -> ConfusionMatrix.evaluate(x -> x, wrong, 2)).isInstanceOf(TensorException.class)
                     .hasMessageContaining("got a target of class 2");
         }

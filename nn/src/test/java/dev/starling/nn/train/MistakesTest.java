@@ -161,8 +161,12 @@ class MistakesTest {
                 }
                 Scores.evaluate(model, Loss.binaryCrossEntropy().times(-1), data);
                 for (Metric metric : new Metric[] {Metric.binaryAccuracy(), Metrics.recall(), Metrics.prAuc()}) {
-                    fails(() -> Scores.evaluate(model, Loss.meanSquared(), data, metric),
-                            "targets must be 0 or 1, or a probability");
+                    if (low > 0) {
+                        fails(() -> Scores.evaluate(model, Loss.meanSquared(), data, metric),
+                                "targets must be 0 or 1, -1 or 1, or a probability");
+                    } else {
+                        Scores.evaluate(model, Loss.hinge(), data, metric);
+                    }
                 }
             }
         }
@@ -184,6 +188,38 @@ class MistakesTest {
             Trainer.of(model, Loss.meanSquared(), sgd).data(data).heldOut(bad).metrics(Metric.meanAbsoluteError())
                     .epochs(3).listeners(byMetric).build().run();
             assertThat(byMetric.bestEpoch()).isZero();
+        }
+    }
+
+    /** A run that diverges ends as one that does not improve. */
+    @Test
+    void restoresTheBestWeightsAfterAHeldOutLossOfNan() {
+        Linear model = Linear.of(1, 1, random);
+        boolean[] diverged = new boolean[1];
+        Layer layer = new Layer() {
+            @Override
+            public Tensor forward(Tensor x) {
+                return diverged[0] && !Mode.isTraining() ? model.forward(x).mul(Double.NaN) : model.forward(x);
+            }
+
+            @Override
+            public void visit(Visitor visitor) {
+                visitor.layer("model", model);
+            }
+        };
+        EarlyStopping stopping = EarlyStopping.patience(2).restoreBest(layer);
+        TrainingListener divergence = new TrainingListener() {
+            @Override
+            public void epochEnded(Progress progress, EpochReport report) {
+                diverged[0] = true;
+            }
+        };
+        try (DataLoader data = DataLoader.of(TensorDataset.of(Tensor.ones(4, 1), Tensor.zeros(4, 1))).build();
+                Optimizer sgd = Sgd.over(layer).rate(0.1).build()) {
+            int epochs = Trainer.of(layer, Loss.meanSquared(), sgd).data(data).heldOut(data).epochs(9)
+                    .listeners(stopping, divergence).build().run().epochs().size();
+            assertThat(stopping.bestEpoch()).isEqualTo(1);
+            assertThat(epochs).isEqualTo(3);
         }
     }
 
