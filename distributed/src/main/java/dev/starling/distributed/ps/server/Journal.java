@@ -47,7 +47,10 @@ final class Journal implements AutoCloseable {
     static final int STRIDE = 36;
     /** Number of workers whose clocks changed; they follow the header, as {@link Clocks#write} has written them. */
     static final int MOVED_COUNT = 40;
-    /** Number of this record minus that of the last record on the disk when this one was written. */
+    /**
+     * Number of this record minus that of the last record on the disk when this one was written; 0 in journals of
+     * earlier releases, which did not store it.
+     */
     static final int UNFORCED = 44;
     static final int RECORD_HEADER = 48;
 

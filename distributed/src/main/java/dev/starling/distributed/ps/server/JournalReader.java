@@ -2,6 +2,9 @@ package dev.starling.distributed.ps.server;
 
 import java.io.IOException;
 import java.lang.System.Logger.Level;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.channels.FileChannel;
@@ -13,6 +16,8 @@ import java.util.zip.CRC32C;
 /** Replays a journal. */
 final class JournalReader {
     private static final System.Logger LOG = System.getLogger(JournalReader.class.getName());
+    private static final ValueLayout.OfLong LONG = ValueLayout.JAVA_LONG.withOrder(ByteOrder.LITTLE_ENDIAN);
+    private static final ValueLayout.OfInt INT = ValueLayout.JAVA_INT.withOrder(ByteOrder.LITTLE_ENDIAN);
 
     private final CRC32C crc = new CRC32C();
     private ByteBuffer buffer = ByteBuffer.allocate(1 << 20).order(ByteOrder.LITTLE_ENDIAN);
@@ -63,13 +68,25 @@ final class JournalReader {
         }
     }
 
-    /** Throws if a record after a position was written when the one at the position was already on the disk. */
+    /**
+     * Throws if a record after a position was written when the one at the position was already on the disk. Records of
+     * earlier releases do not show that.
+     */
     private void requireTorn(Path path, FileChannel file, long at, long last) throws IOException {
-        for (long later = at + 8; later < file.size(); later += 8) {
-            if (next(file, later) && buffer.getLong(Journal.SEQUENCE) - buffer.getInt(Journal.UNFORCED) > last) {
-                throw new IOException(path + " is damaged: record " + (last + 1) + " is not intact, but record "
-                        + buffer.getLong(Journal.SEQUENCE) + " after it is; put an intact copy back, or give the "
-                        + "server an empty directory and resume from a checkpoint");
+        long left = file.size() - at;
+        long most = last + left / Journal.RECORD_HEADER;
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment tail = file.map(FileChannel.MapMode.READ_ONLY, at, left, arena);
+            for (long later = 8; left - later >= Journal.RECORD_HEADER; later += 8) {
+                long sequence = tail.get(LONG, later + Journal.SEQUENCE);
+                int unforced = tail.get(INT, later + Journal.UNFORCED);
+                // Any bytes may be here: a record is read only if its header is one that can follow the torn record.
+                if (unforced > 0 && sequence > last && sequence <= most && sequence - unforced > last
+                        && next(file, at + later)) {
+                    throw new IOException(path + " is damaged: record " + (last + 1) + " is not intact, but record "
+                            + sequence + " after it is; put an intact copy back, or give the server an empty "
+                            + "directory and resume from a checkpoint");
+                }
             }
         }
     }

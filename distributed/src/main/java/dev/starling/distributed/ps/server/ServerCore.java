@@ -72,6 +72,8 @@ final class ServerCore implements AutoCloseable {
     /** Name of the thread of a task with rows, or {@code null} if the caller's thread does it. */
     private final @Nullable String rowsThread;
     private long journalBytes;
+    /** Whether the tables have the rows of a checkpoint, which no snapshot has counted. */
+    private boolean snapshotDue;
     /** The save that the next cut starts. */
     private volatile @Nullable RowSaver saving;
     /** The last task with rows, or {@code null} before the first. */
@@ -101,6 +103,10 @@ final class ServerCore implements AutoCloseable {
             lock = DirectoryLock.take(directory);
             shard = new Shard(plan, server, directory, config.cacheBytes());
             Path snapshot = directory.resolve(SNAPSHOT);
+            if (shard.isFilled() && !Files.exists(snapshot) && Journal.files(directory).isEmpty()) {
+                throw new IOException("its tables have rows, but the files snapshot and journal-... are missing; put "
+                        + "them back, or give the server an empty directory and resume from a checkpoint");
+            }
             shard.load(snapshot);
             new JournalReader().read(directory, shard.sequence(), shard::replay);
             shard.checkRows();
@@ -359,22 +365,21 @@ final class ServerCore implements AutoCloseable {
 
         @Override
         public void onEvent(Request e, long at, boolean endOfBatch) throws IOException {
-            if (snapshot != null && (journalBytes > config.journalBytes() || shard.isFullFor(e))) {
+            if (snapshot != null && (snapshotDue || journalBytes > config.journalBytes() || shard.isFullFor(e))) {
                 awaitJournal(at);
                 shard.save(snapshot);
                 e.rotate = true;
                 e.firstRecord = shard.sequence() + 1;
                 journalBytes = 0;
+                snapshotDue = false;
             }
             if (e.kind == Message.CUT) {
                 awaitJournal(at);
                 shard.cut(Objects.requireNonNull(saving), rowsThread);
             }
             shard.apply(e);
-            if (e.record != 0) {
-                // The snapshot after the next request counts the rows of a checkpoint.
-                journalBytes += e.recordKind == Journal.ROWS_READY ? config.journalBytes() + 1 : Journal.length(e);
-            }
+            snapshotDue |= e.kind == Message.ROWS_READY;
+            journalBytes += e.record == 0 ? 0 : Journal.length(e);
         }
 
         /**

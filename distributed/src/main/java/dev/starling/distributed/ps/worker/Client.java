@@ -216,14 +216,13 @@ public final class Client {
 
     /** Works until a job has reached a state. */
     public void await(RowJob newJob, BooleanSupplier reached, String what) {
-        long stoppedNs = 0;
         while (!reached.getAsBoolean()) {
             long passNs = nanoTime();
             ask(newJob);
             group.await(() -> reached.getAsBoolean() || failure != null || isOver(), JOB_INTERVAL);
-            stoppedNs += stoppedNs(passNs, JOB_INTERVAL);
+            long sinceNs = newJob.idleSinceNs(passNs, JOB_INTERVAL);
             throwIfOver();
-            if (isTimedOut(newJob.lastChangeNs() + stoppedNs) && !reached.getAsBoolean()) {
+            if (isTimedOut(sinceNs) && !reached.getAsBoolean()) {
                 throw timeout(what);
             }
         }

@@ -46,7 +46,9 @@ public final class RowJob implements Parts {
     /** Whether all servers have taken their cut: they are then only queried. */
     private volatile boolean started;
     private volatile long progress;
-    private volatile long lastChangeNs;
+    private long lastChangeNs;
+    /** For how long this process was stopped since the last change. */
+    private long stoppedNs;
     /** Why the job cannot complete, or {@code null}. */
     private @Nullable String lost;
 
@@ -140,15 +142,21 @@ public final class RowJob implements Parts {
         }
         if (!now.equals(before)) {
             lastChangeNs = client.nanoTime();
+            stoppedNs = 0;
             progress++;
         }
         states[server] = now;
         notifyAll();
     }
 
-    /** Returns when a server last reported a change. */
-    long lastChangeNs() {
-        return lastChangeNs;
+    /**
+     * Returns when a server last reported a change, later by the time for which this process was stopped since then.
+     *
+     * @param passNs when a wait of at most a duration began, which has just ended
+     */
+    synchronized long idleSinceNs(long passNs, Duration atMost) {
+        stoppedNs += client.stoppedNs(lastChangeNs - passNs > 0 ? lastChangeNs : passNs, atMost);
+        return lastChangeNs + stoppedNs;
     }
 
     /** Returns whether all servers have taken their cut or begun to read, or one has failed. */
@@ -195,13 +203,12 @@ public final class RowJob implements Parts {
     /** Waits until all servers are done or one has failed; returns why that cannot happen, or {@code null}. */
     public @Nullable String awaitServers() {
         String reason = null;
-        long stoppedNs = 0;
         while (reason == null && !isOver()) {
             long passNs = client.nanoTime();
             client.ask(this);
             awaitChange();
-            stoppedNs += client.stoppedNs(passNs, REPEAT);
-            reason = isOver() ? null : reasonToAbandon(lastChangeNs + stoppedNs);
+            long sinceNs = idleSinceNs(passNs, REPEAT);
+            reason = isOver() ? null : reasonToAbandon(sinceNs);
         }
         return reason;
     }

@@ -9,6 +9,8 @@ import dev.starling.distributed.ps.config.ServerException;
 import dev.starling.distributed.ps.wire.Plan;
 import dev.starling.tensor.op.Rule;
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
@@ -16,6 +18,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
+import java.util.zip.CRC32C;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -194,7 +197,30 @@ class DurabilityTest {
             } else {
                 assertThat(new JournalReader().read(directory, 0, record -> { })).isEqualTo(bad);
             }
+            // Journals of earlier releases do not store which records were forced together.
+            CRC32C crc = new CRC32C();
+            ByteBuffer records = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
+            for (int at = 0; at < bytes.length; at += Journal.RECORD_HEADER) {
+                records.putInt(at + Journal.UNFORCED, 0);
+                crc.reset();
+                crc.update(bytes, at + Journal.SEQUENCE, Journal.RECORD_HEADER - Journal.SEQUENCE);
+                records.putInt(at + Journal.CRC, (int) crc.getValue() + (at == bad * Journal.RECORD_HEADER ? 1 : 0));
+            }
+            Files.write(file, bytes);
+            assertThat(new JournalReader().read(directory, 0, record -> { })).isEqualTo(bad);
         }
+    }
+
+    /** The keys of a torn record of rows may look like the lengths of others. */
+    @Test
+    @Timeout(20)
+    void aTornJournalOfManyKeysIsReadInTime() throws IOException {
+        ByteBuffer keys = ByteBuffer.allocate(8 << 20).order(ByteOrder.LITTLE_ENDIAN);
+        while (keys.hasRemaining()) {
+            keys.putLong(1 << 20);
+        }
+        Files.write(directory.resolve("journal-0000000000000000001"), keys.array());
+        assertThat(new JournalReader().read(directory, 0, record -> { })).isZero();
     }
 
     @Test

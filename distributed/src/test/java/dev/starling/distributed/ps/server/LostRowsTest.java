@@ -139,7 +139,7 @@ class LostRowsTest {
             checksum = ((RowState.Saved) awaitEnd(server.core.save(1, file, 1))).checksum();
         }
         Path killed = directory.resolve("killed");
-        try (ServerDriver server = new ServerDriver(ServerDriver.config(live), PLAN)) {
+        try (ServerDriver server = new ServerDriver(ServerDriver.config(live).journalBytes(Long.MAX_VALUE), PLAN)) {
             assertThat(awaitEnd(server.core.restore(2, List.of(new RowRequest.Source(file, checksum)))))
                     .isEqualTo(new RowState.Restored(1000, ""));
             server.join(0, 7, 0);
@@ -148,6 +148,16 @@ class LostRowsTest {
         assertRows(ServerDriver.copy(killed, directory.resolve("intact")), 1000);
         damage(killed, 3);
         assertLost(killed, "3 of 1000");
+    }
+
+    /** Only rows of a checkpoint need a snapshot. */
+    @Test
+    void aFreshRunWritesNoSnapshotAfterItsFirstRequest() throws IOException, InterruptedException {
+        try (ServerDriver server = new ServerDriver(ServerDriver.config(live), PLAN)) {
+            server.join(0, 7, 0);
+            push(server, 0, 100);
+            assertThat(Journal.first(Journal.files(live).getFirst())).isEqualTo(1);
+        }
     }
 
     private static RowState awaitEnd(RowTask task) throws InterruptedException {
@@ -169,6 +179,29 @@ class LostRowsTest {
         assertThatThrownBy(() -> new ServerDriver(ServerDriver.config(live), PLAN)).isInstanceOf(ServerException.class)
                 .hasMessageContaining("but record 1 is missing; put the file that contains it back, the snapshot or a "
                 + "journal");
+    }
+
+    /** Clearing the tables would destroy what may be the only copy. */
+    @Test
+    void aLostSnapshotAndALostJournal() throws IOException, InterruptedException {
+        try (ServerDriver server = new ServerDriver(ServerDriver.config(live), PLAN)) {
+            server.join(0, 7, 0);
+            push(server, 0, 100);
+            Path replayed = ServerDriver.copy(live, directory.resolve("replayed"));
+            Files.delete(replayed.resolve("snapshot"));
+            assertRows(replayed, 100);
+        }
+        Path partial = ServerDriver.copy(live, directory.resolve("partial"));
+        Files.delete(partial.resolve("snapshot"));
+        Files.delete(Journal.files(partial).getFirst());
+        for (int start = 0; start < 2; start++) {
+            assertThatThrownBy(() -> new ServerDriver(ServerDriver.config(partial), PLAN))
+                    .isInstanceOf(ServerException.class).hasMessageContaining("the parameter server in " + partial
+                    + " cannot start: its tables have rows, but the files snapshot and journal-... are missing; put "
+                    + "them back, or give the server an empty directory and resume from a checkpoint");
+        }
+        Files.copy(live.resolve("snapshot"), partial.resolve("snapshot"));
+        assertRows(partial, 100);
     }
 
     /** What a crash tore in the map is in the journal, also if all of it was torn. */

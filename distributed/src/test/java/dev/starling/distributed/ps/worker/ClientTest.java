@@ -29,14 +29,20 @@ import java.time.Duration;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Function;
 import org.agrona.concurrent.NanoClock;
 import org.agrona.concurrent.UnsafeBuffer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 @Timeout(60)
 class ClientTest {
@@ -75,10 +81,9 @@ class ClientTest {
         });
     }
 
-    /** Answers a worker only after both processes were stopped, a job when the worker repeats its question. */
-    private static void serve(Membership group, AtomicLong stoppedNs) {
+    /** Answers jobs of a worker; returns what contains the endpoint of a worker that has pushed. */
+    private static AtomicReference<Endpoint> answer(Membership group, Function<RowRequest, Optional<RowState>> states) {
         AtomicReference<Endpoint> pushed = new AtomicReference<>();
-        Set<Class<?>> asked = new HashSet<>();
         group.channel(Message.CHANNEL, (from, buffer, offset, length) -> {
             if (buffer.getInt(offset, Message.ORDER) != SessionMessage.KIND) {
                 pushed.set(from);
@@ -89,20 +94,28 @@ class ClientTest {
                     case SessionMessage.Hello _ -> send(from, new SessionMessage.Welcome(false, 1, Map.of()));
                     case SessionMessage.Task(byte[] request) -> {
                         RowRequest task = RowRequest.CODEC.decode(request);
-                        if (asked.add(task.action().getClass())) {
-                            stoppedNs.addAndGet(MINUTE_NS);
-                            return;
-                        }
-                        RowState state = task.action() instanceof RowRequest.Save ? new RowState.Running(0)
-                                : new RowState.Saved("file", 0, "");
-                        send(from, new SessionMessage.TaskState(RowState.Report.CODEC.encode(
-                                new RowState.Report(task.id(), state))));
+                        states.apply(task).ifPresent(state -> send(from, new SessionMessage.TaskState(
+                                RowState.Report.CODEC.encode(new RowState.Report(task.id(), state)))));
                     }
                     default -> { }
                 }
             } catch (IOException e) {
                 throw new UncheckedIOException(e);
             }
+        });
+        return pushed;
+    }
+
+    /** Answers a worker only after both processes were stopped, a job when the worker repeats its question. */
+    private static void serve(Membership group, AtomicLong stoppedNs) {
+        Set<Class<?>> asked = new HashSet<>();
+        AtomicReference<Endpoint> pushed = answer(group, task -> {
+            if (asked.add(task.action().getClass())) {
+                stoppedNs.addAndGet(MINUTE_NS);
+                return Optional.empty();
+            }
+            return Optional.of(task.action() instanceof RowRequest.Save ? new RowState.Running(0)
+                    : new RowState.Saved("file", 0, ""));
         });
         while (pushed.get() == null) {
             group.await(() -> pushed.get() != null, Duration.ofSeconds(1));
@@ -146,6 +159,52 @@ class ClientTest {
                                 .hasMessageContaining("it has waited long enough");
                         assertThat(stoppedNs).hasValue(3 * MINUTE_NS);
                         client.close();
+                    }
+                    return null;
+                });
+    }
+
+    /** Progress ends the allowance for an earlier stop; the server makes none after it. */
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void noticesAHangAfterAStopAndProgress(boolean begun, @TempDir Path directory) {
+        AtomicLong stoppedNs = new AtomicLong();
+        AtomicInteger asked = new AtomicInteger();
+        CountDownLatch over = new CountDownLatch(1);
+        Cluster.local(2).servers(1).timeout(Duration.ofSeconds(2))
+                .around(wire -> withClock(wire, () -> System.nanoTime() + stoppedNs.get())).run(group -> {
+                    if (group.rank() == 1) {
+                        answer(group, task -> {
+                            if (begun && task.action() instanceof RowRequest.Save) {
+                                return Optional.of(new RowState.Running(0));
+                            }
+                            if (asked.getAndIncrement() == 0) {
+                                stoppedNs.addAndGet(MINUTE_NS);
+                                return Optional.empty();
+                            }
+                            return Optional.of(begun ? new RowState.Running(1) : new RowState.Waiting());
+                        });
+                        while (over.getCount() > 0) {
+                            group.await(() -> over.getCount() == 0, Duration.ofSeconds(1));
+                        }
+                        return null;
+                    }
+                    try (Layer model = Linear.of(2, 1, Generator.seeded(1));
+                            Optimizer sgd = Sgd.over(model).build()) {
+                        Client client = client(group, TrainingState.of(model, sgd));
+                        client.open();
+                        long startNs = System.nanoTime();
+                        if (begun) {
+                            assertThat(RowJob.save(client, RANDOM, directory, 1).awaitServers())
+                                    .isEqualTo("no server makes progress with it");
+                        } else {
+                            assertThatThrownBy(() -> RowJob.save(client, RANDOM, directory, 1))
+                                    .isInstanceOf(DistributedException.class)
+                                    .hasMessageContaining("for servers to take a cut of their rows");
+                        }
+                        assertThat(System.nanoTime() - startNs).isLessThan(MINUTE_NS / 2);
+                    } finally {
+                        over.countDown();
                     }
                     return null;
                 });
