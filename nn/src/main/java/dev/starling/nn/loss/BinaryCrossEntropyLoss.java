@@ -59,6 +59,11 @@ public final class BinaryCrossEntropyLoss implements Loss {
         return RowLoss.means(elements(logits, target));
     }
 
+    @Override
+    public double divisor(Tensor logits, Tensor target) {
+        return target.count();
+    }
+
     private Tensor elements(Tensor result, Tensor target) {
         Tensor logits = Elementwise.wide(result);
         if (positive == null && focus == 0 && alpha < 0) {

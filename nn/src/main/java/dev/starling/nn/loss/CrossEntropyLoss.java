@@ -97,7 +97,7 @@ public final class CrossEntropyLoss implements Loss {
     @Override
     public double divisor(Tensor logits, Tensor target) {
         if (areShares(logits, target)) {
-            return target.size(0);
+            return target.count() / (double) logits.size(classAxis(logits, target, true));
         }
         if (weights == null) {
             return ignored == Losses.NONE_IGNORED ? target.count() : target.ne(ignored).sum().item();

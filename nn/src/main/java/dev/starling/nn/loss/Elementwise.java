@@ -23,6 +23,11 @@ record Elementwise(String name, BinaryOperator<Tensor> function) implements Loss
         return RowLoss.means(elements(result, target));
     }
 
+    @Override
+    public double divisor(Tensor result, Tensor target) {
+        return target.count();
+    }
+
     private Tensor elements(Tensor result, Tensor target) {
         requireSame(name, result, target);
         Tensor x = wide(result);

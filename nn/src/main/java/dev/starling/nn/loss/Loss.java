@@ -54,7 +54,9 @@ public interface Loss {
 
     /**
      * Returns by what {@link #of} divides the sum of the losses of a batch: how many targets count, or the sum of their
-     * weights. An evaluation weighs the mean of each batch by it. By default the number of rows.
+     * weights. An evaluation weighs the mean of each batch by it, so that the loss does not depend on how the data is
+     * divided into batches. By default the number of rows, with which this holds for means of the rows' losses, and for
+     * other means if all rows of the data have the same shape. A sum of losses is weighted as the first one is.
      */
     default double divisor(Tensor result, Tensor target) {
         return target.size(0);

@@ -57,7 +57,7 @@ record SumOfLosses(List<Loss> losses, double[] factors, List<Penalty> penalties)
         return sum;
     }
 
-    /** Returns the divisor of the first loss, which is that of all if the same targets count. */
+    /** Returns the divisor of the first loss, by which the means of all are weighted. */
     @Override
     public double divisor(Tensor result, Tensor target) {
         return losses.getFirst().divisor(result, target);

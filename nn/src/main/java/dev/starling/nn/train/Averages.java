@@ -108,7 +108,8 @@ final class Averages {
     private void addLoss(int start, int loss, double value, BatchResult batch, boolean heldOut) {
         Task of = Objects.requireNonNull(task);
         double weight = heldOut ? of.divisor(loss, batch) : batch.rows();
-        step[start] += of.checked(loss, value) * weight;
+        // No target of the batch counts: its mean may be NaN.
+        step[start] += weight == 0 ? 0 : of.checked(loss, value) * weight;
         step[start + 1] += weight;
     }
 
@@ -159,6 +160,22 @@ final class Averages {
     /** Returns a copy of all sums, which ranks add up. */
     double[] sums() {
         return sums.clone();
+    }
+
+    /** Returns the sums of training, whose losses rows weigh, in the order of {@link #Averages(List)}. */
+    double[] byRows() {
+        if (losses == 0) {
+            return sums();
+        }
+        double[] rows = new double[sums.length - losses];
+        rows[0] = sums[0];
+        rows[1] = sums[0] == 0 ? 0 : loss() * sums[0];
+        rows[2] = sums[0];
+        for (int i = 0; i < losses; i++) {
+            rows[3 + i] = sums[starts[i]];
+        }
+        System.arraycopy(sums, 3 + 2 * losses, rows, 3 + losses, rows.length - 3 - losses);
+        return rows;
     }
 
     /**
@@ -215,6 +232,12 @@ final class Averages {
         saved[2] = Double.parseDouble(notes.getOrDefault("sum.weight", notes.getOrDefault("sum.examples", "0")));
         for (int i = 0; i < last.length; i++) {
             String[] numbers = notes.getOrDefault("sum." + i, "0").split(" ");
+            if (i < losses && numbers.length == 1 && notes.containsKey("sum." + i)) {
+                // A former version saved only the sum of a loss, which rows weighed.
+                saved[starts[i]] = Double.parseDouble(numbers[0]);
+                saved[starts[i] + 1] = saved[0];
+                continue;
+            }
             for (int k = 0; k < size(i); k++) {
                 saved[starts[i] + k] = numbers.length == size(i) ? Double.parseDouble(numbers[k]) : 0;
             }

@@ -14,10 +14,10 @@ import java.util.Map;
  * }</pre>
  *
  * <p>The measure is the held-out loss, or the training loss if nothing is held out. NaN is no improvement; it is an
- * error if it is the held-out loss and no epoch before has had a number. The file contains the measured numbers as metadata and
- * always is a complete model: a new one replaces the old one when it is on disk. A resumed run replaces it only by a
- * better one. With several processes, rank 0 writes the file, and a listener on other ranks has no effect. One listener
- * serves one run.
+ * error if it is the held-out loss and no epoch before has had a number. The file contains the measured numbers as
+ * metadata and always is a complete model: a new one replaces the old one when it is on disk. A resumed run replaces it
+ * only by a better one. With several processes, rank 0 writes the file, and a listener on other ranks has no effect.
+ * One listener serves one run.
  */
 public final class BestModel implements ResumableListener {
     private static final String BEST = "best";

@@ -19,9 +19,9 @@ import org.jspecify.annotations.Nullable;
  * }</pre>
  *
  * <p>The measure is the held-out loss, or the training loss if nothing is held out. NaN is no improvement; it is an
- * error if it is the held-out loss and no epoch before has had a number. With several processes, each needs the listener: ranks that
- * share batches see the same measures, so that they end together and restore the same weights. Ranks that do not wait
- * for each other decide each by itself. One listener serves one run.
+ * error if it is the held-out loss and no epoch before has had a number. With several processes, each needs the
+ * listener: ranks that share batches see the same measures, so that they end together and restore the same weights.
+ * Ranks that do not wait for each other decide each by itself. One listener serves one run.
  */
 public final class EarlyStopping implements ResumableListener {
     private static final String BEST = "best";

@@ -151,8 +151,8 @@ public final class Metrics {
 
     /**
      * The mean over classes of the intersection of predicted and actual positions over their union, for segmentation.
-     * Logits and targets have the shapes of {@link Loss#classAxis}. Positions whose target is negative do not count, nor
-     * those of 255 if there are at most 255 classes.
+     * Logits and targets have the shapes of {@link Loss#classAxis}. Positions whose target is negative do not count,
+     * nor those of 255 if there are at most 255 classes.
      */
     public static MetricOfSums meanIou(int classes) {
         return confusion("mean IoU", classes, ConfusionMatrix::meanIou);

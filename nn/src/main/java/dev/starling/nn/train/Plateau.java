@@ -14,9 +14,9 @@ import java.util.Map;
  * }</pre>
  *
  * <p>The measure is the held-out loss, or the training loss if nothing is held out. NaN is no improvement; it is an
- * error if it is the held-out loss and no epoch before has had a number. The rate is no function of the number of steps, but part of
- * checkpoints: a run that resumes continues with the rate that it had. Processes that train synchronously see the same
- * measures and therefore have the same rates.
+ * error if it is the held-out loss and no epoch before has had a number. The rate is no function of the number of
+ * steps, but part of checkpoints: a run that resumes continues with the rate that it had. Processes that train
+ * synchronously see the same measures and therefore have the same rates.
  *
  * <p>As PyTorch's {@code ReduceLROnPlateau} with a relative threshold and without cooldown, but for negative measures,
  * whose threshold is a share of their absolute value here: PyTorch would count an increase as an improvement.

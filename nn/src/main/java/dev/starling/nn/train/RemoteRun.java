@@ -32,7 +32,7 @@ public final class RemoteRun implements AutoCloseable {
     /** Converts the progress of a run to numbers. */
     public static double[] numbers(Progress from) {
         Averages averages = from.averages;
-        double[] sums = averages.sums();
+        double[] sums = averages.byRows();
         double[] numbers = new double[SUMS + sums.length + averages.last.length];
         double[] first = {from.epoch, from.batch, from.batches(), from.examplesPerEpoch(), from.step, from.skipped,
                 averages.lastLoss, from.epochExamples(), from.epochNs()};

@@ -21,8 +21,8 @@ import java.util.stream.Stream;
 /**
  * Means over examples.
  *
- * @param loss the mean loss; of held-out data over the targets that count, each with its weight (see
- *     {@link Loss#divisor}), however they are divided into batches
+ * @param loss the mean loss; of held-out data the mean of the losses of its batches, each weighted by its
+ *     {@link Loss#divisor}
  * @param metrics the means of metrics by name
  * @param text the means of metrics by name, formatted by {@link Metric#format}
  * @param examples number of examples

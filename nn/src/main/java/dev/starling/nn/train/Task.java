@@ -206,6 +206,15 @@ final class Task {
         return value;
     }
 
+    /** Refuses a batch with a loss that only wrong targets give. */
+    void check(BatchResult result) {
+        for (int i = 0; i < losses(); i++) {
+            if (terms.get(i).loss().expectsProbabilities()) {
+                checked(i, result.losses()[i].item());
+            }
+        }
+    }
+
     /** Returns the number of results that have a loss or a metric. */
     int results() {
         return results.size();

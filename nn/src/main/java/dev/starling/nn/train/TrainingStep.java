@@ -236,7 +236,10 @@ public final class TrainingStep implements AutoCloseable {
             double loss = local ? update(result) : readLoss(result, null);
             strategy.afterStep();
             attempt.succeeded = true;
-            return task.losses() == 1 ? task.checked(0, loss) : loss;
+            if (result != null) {
+                task.check(result);
+            }
+            return loss;
         } finally {
             clear();
         }
@@ -360,6 +363,7 @@ public final class TrainingStep implements AutoCloseable {
             Interceptor gate = Interceptor.replace(Interceptor.NONE);
             try {
                 requireFinite(result, result.loss().item());
+                task.check(result);
             } finally {
                 Interceptor.replace(gate);
             }

@@ -388,4 +388,29 @@ class LossTest {
                     Generator.seeded(5).normal(4, 5, 4).to(DType.F64));
         }
     }
+
+    /** Batches of padded rows have different shapes. */
+    @Test
+    void divisorsWeighBatchesOfDifferentShapes() {
+        try (Scope scope = Scope.open()) {
+            Generator random = Generator.seeded(3);
+            Tensor[] x = {random.normal(2, 3, 5), random.normal(4, 3, 2)};
+            Tensor[] y = {random.uniform(2, 3, 5), random.uniform(4, 3, 2)};
+            for (Loss loss : new Loss[] {Loss.meanSquared(), Loss.huber(1), Loss.binaryCrossEntropy(),
+                    Loss.binaryCrossEntropy().focal(0.25, 2), Loss.crossEntropy(), Loss.meanSquared().times(2)}) {
+                double sum = 0;
+                double divisor = 0;
+                for (int i = 0; i < x.length; i++) {
+                    sum += loss.of(x[i], y[i]).item() * loss.divisor(x[i], y[i]);
+                    divisor += loss.divisor(x[i], y[i]);
+                }
+                double expected = loss.of(positions(x), positions(y)).item();
+                assertThat(sum / divisor).as(loss.describe()).isCloseTo(expected, within(1e-5));
+            }
+        }
+    }
+
+    private static Tensor positions(Tensor... each) {
+        return Tensor.concat(0, each[0].movedim(1, -1).reshape(-1, 3), each[1].movedim(1, -1).reshape(-1, 3));
+    }
 }

@@ -69,6 +69,26 @@ class MetricTest {
         }
     }
 
+    /** A mean over no targets is NaN. */
+    @Test
+    void aBatchWithoutTargetsThatCountDoesNotChangeTheHeldOutLoss() {
+        Loss positive = new Loss() {
+            @Override
+            public Tensor of(Tensor result, Tensor target) {
+                return target.maximum(target.zerosLike()).sum().div(target.gt(0).sum().to(DType.F32));
+            }
+
+            @Override
+            public double divisor(Tensor result, Tensor target) {
+                return target.gt(0).sum().item();
+            }
+        };
+        Tensor y = Tensor.of(new float[] {4, 2, -1, -1}, 4, 1);
+        try (DataLoader data = DataLoader.of(TensorDataset.of(y, y)).batchSize(2).build()) {
+            assertThat(Scores.evaluate(Linear.of(1, 1, random), positive, data).loss()).isEqualTo(3);
+        }
+    }
+
     @Test
     void countsEachPositionAsAnAnswerWhereverTheClassesAre() {
         Tensor labels = random.integers(0, 4, 3, 5, 6);

@@ -242,4 +242,14 @@ class MetricsTest {
         averages.restoring(notes).run();
         assertThat(averages.sums()).as("notes without it").containsExactly(4, 2, 4, 3);
     }
+
+    @Test
+    void restoresTheSumsOfLossesThatAFormerVersionSaved() {
+        Averages averages = new Averages(null, List.of(Metric.accuracy(), Metric.accuracy(), Metric.accuracy()), 2,
+                new int[3]);
+        averages.restoring(Map.of("sum.examples", "4.0", "sum.0", "2.0", "sum.1", "6.0", "sum.2", "3.0")).run();
+        assertThat(averages.sums()).containsExactly(4, 0, 4, 2, 4, 6, 4, 3);
+        averages.restoring(Map.of("sum.examples", "4.0", "sum.0", "2.0 5.0", "sum.2", "3.0")).run();
+        assertThat(averages.sums()).as("one loss of this version").containsExactly(4, 0, 4, 2, 5, 0, 0, 3);
+    }
 }

@@ -507,4 +507,60 @@ class SeveralInputsTest {
             assertThat(tower.state().keySet()).containsExactly("stem.weight", "stem.bias", "scale");
         }
     }
+
+    @Test
+    void anotherProcessObservesEachLoss() {
+        int[] steps = {0};
+        train(b -> {
+            List<Metric> metrics = b.task().metrics();
+            Progress[] there = {null};
+            RemoteRun remote = new RemoteRun(4, metrics, List.of(new TrainingListener() {
+                @Override
+                public void stepEnded(Progress progress) {
+                    there[0] = progress;
+                }
+            }));
+            b.listeners(new TrainingListener() {
+                @Override
+                public void stepEnded(Progress progress) {
+                    remote.stepEnded(RemoteRun.numbers(progress));
+                    assertThat(there[0].loss()).isEqualTo(progress.loss());
+                    assertThat(there[0].meanLoss()).isCloseTo(progress.meanLoss(), within(1e-12));
+                    for (int i = 0; i < metrics.size(); i++) {
+                        assertThat(there[0].metric(i)).isEqualTo(progress.metric(i));
+                        assertThat(there[0].meanMetric(i)).isCloseTo(progress.meanMetric(i), within(1e-12));
+                    }
+                    steps[0]++;
+                }
+            });
+        });
+        assertThat(steps[0]).isEqualTo(20);
+    }
+
+    private record Yes(Tensor price, Tensor hint) { }
+
+    @Test
+    void aStepRefusesWrongTargetsOfOneOfSeveralLosses() {
+        for (boolean captured : new boolean[] {false, true}) {
+            try (Scope scope = Scope.open("test"); House model = withoutDropout(1);
+                    Optimizer sgd = Sgd.over(model).rate(0.1).build();
+                    TrainingStep step = new TrainingStep(model, Objective.of("price", Loss.meanSquared()).and("hint",
+                            Loss.binaryCrossEntropy()), sgd, Generator.seeded(4))) {
+                if (captured) {
+                    step.captured();
+                }
+                Input in = new Input(Tensor.full(DType.I64, 0, 4), Tensor.ones(4, 2));
+                Yes right = new Yes(Tensor.zeros(4), Tensor.ones(4, 8));
+                for (int i = 0; i < 100; i++) {
+                    step.run(in, right);
+                }
+                float[] before = model.trunk.weight().value().toFloats();
+                // The loss of the price is positive and outweighs the other one.
+                Yes wrong = new Yes(Tensor.full(DType.F32, 50, 4), Tensor.full(DType.F32, 9, 4, 8));
+                assertThatThrownBy(() -> step.run(in, wrong))
+                        .hasMessageContaining("the targets of hint must lie between 0 and 1");
+                assertThat(model.trunk.weight().value().toFloats()).isEqualTo(before);
+            }
+        }
+    }
 }
