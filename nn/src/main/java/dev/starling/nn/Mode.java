@@ -3,6 +3,7 @@ package dev.starling.nn;
 import dev.starling.tensor.Generator;
 import dev.starling.tensor.Recorder;
 import dev.starling.tensor.TensorException;
+import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
@@ -18,17 +19,18 @@ import org.jspecify.annotations.Nullable;
  */
 public final class Mode {
     private static final ScopedValue<Mode> CURRENT = ScopedValue.newInstance();
-    private static final Mode INFERENCE = new Mode(null, null, () -> Recorder.NONE);
+    private static final Mode INFERENCE = new Mode(null, null, () -> false);
 
     private final @Nullable Generator generator;
     /** The thread that entered training mode, or {@code null}. */
     private final @Nullable Thread owner;
-    private final Supplier<Recorder> ownersRecorder;
+    /** Returns whether that thread records. */
+    private final BooleanSupplier ownerRecords;
 
-    private Mode(@Nullable Generator generator, @Nullable Thread owner, Supplier<Recorder> ownersRecorder) {
+    private Mode(@Nullable Generator generator, @Nullable Thread owner, BooleanSupplier ownerRecords) {
         this.generator = generator;
         this.owner = owner;
-        this.ownersRecorder = ownersRecorder;
+        this.ownerRecords = ownerRecords;
     }
 
     /** Runs {@code body} with layers in training mode. They draw random numbers from {@code generator}. */
@@ -38,7 +40,7 @@ public final class Mode {
 
     /** Returns training mode as a context that can be entered together with others. */
     static ScopedValue.Carrier training(Generator generator) {
-        return ScopedValue.where(CURRENT, new Mode(generator, Thread.currentThread(), Recorder.view()));
+        return ScopedValue.where(CURRENT, new Mode(generator, Thread.currentThread(), Recorder.isBoundHere()));
     }
 
     /** Runs {@code body} in inference mode, for an evaluation inside {@link #training}. */
@@ -54,7 +56,7 @@ public final class Mode {
     /** Throws if a fork of a thread that records a training step reads weights, without recording itself. */
     static void requireRecording() {
         Mode mode = CURRENT.isBound() ? CURRENT.get() : INFERENCE;
-        if (mode.owner != Thread.currentThread() && mode.ownersRecorder.get() != Recorder.NONE
+        if (mode.owner != Thread.currentThread() && mode.ownerRecords.getAsBoolean()
                 && Recorder.current() == Recorder.NONE) {
             throw TensorException.argument("mode", "a fork of " + mode.owner + " reads weights, but the tape records "
                     + "only the operations of that thread: no gradient would pass through the fork",

@@ -1,6 +1,7 @@
 package dev.starling.tensor;
 
 import dev.starling.tensor.op.Op;
+import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 
 /**
@@ -22,9 +23,9 @@ public interface Recorder {
         return ThreadState.current().recorder;
     }
 
-    /** Returns a view of the recorder bound to this thread, which threads that this thread starts may read. */
-    static Supplier<Recorder> view() {
-        return ThreadState.current().recorderView;
+    /** Returns whether a recorder is bound to this thread, at each call anew; threads that it starts may ask. */
+    static BooleanSupplier isBoundHere() {
+        return ThreadState.current().isRecording;
     }
 
     /** Runs {@code body} with {@code recorder} bound to this thread. */

@@ -1,7 +1,7 @@
 package dev.starling.tensor;
 
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.function.Supplier;
+import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -16,7 +16,7 @@ final class ThreadState {
 
     @Nullable Scope scope;
     Recorder recorder = Recorder.NONE;
-    final Supplier<Recorder> recorderView = () -> recorder;
+    final BooleanSupplier isRecording = () -> recorder != Recorder.NONE;
     Interceptor interceptor = Interceptor.NONE;
     long nextId = nextRange();
     final long[] dims = new long[Shape.MAX_RANK];
