@@ -91,10 +91,7 @@ class LostRowsTest {
 
     @Test
     void rowsOfTheSnapshot() throws IOException, InterruptedException {
-        try (ServerDriver server = new ServerDriver(ServerDriver.config(live), PLAN)) {
-            server.join(0, 7, 0);
-            push(server, 0, 1000);
-        }
+        train(1000);
         assertRows(ServerDriver.copy(live, directory.resolve("intact")), 1000);
         Path flipped = ServerDriver.copy(live, directory.resolve("flipped"));
         damage(flipped, 3);
@@ -114,10 +111,7 @@ class LostRowsTest {
     /** Rows that were new after the snapshot do not make up for lost ones, and those of the journal are not lost. */
     @Test
     void rowsOfTheSnapshotAndTheJournal() throws IOException, InterruptedException {
-        try (ServerDriver server = new ServerDriver(ServerDriver.config(live), PLAN)) {
-            server.join(0, 7, 0);
-            push(server, 0, 500);
-        }
+        train(500);
         Path killed = directory.resolve("killed");
         try (ServerDriver server = new ServerDriver(ServerDriver.config(live), PLAN)) {
             push(server, 500, 1000);
@@ -160,6 +154,14 @@ class LostRowsTest {
         }
     }
 
+    /** Runs a server until tables have rows, and ends it. */
+    private void train(int rows) throws IOException, InterruptedException {
+        try (ServerDriver server = new ServerDriver(ServerDriver.config(live), PLAN)) {
+            server.join(0, 7, 0);
+            push(server, 0, rows);
+        }
+    }
+
     private static RowState awaitEnd(RowTask task) throws InterruptedException {
         while (!task.state().isOver()) {
             Thread.sleep(1);
@@ -170,10 +172,7 @@ class LostRowsTest {
     /** The name of the journal, which is empty, tells that a snapshot preceded it. */
     @Test
     void aLostSnapshot() throws IOException, InterruptedException {
-        try (ServerDriver server = new ServerDriver(ServerDriver.config(live), PLAN)) {
-            server.join(0, 7, 0);
-            push(server, 0, 100);
-        }
+        train(100);
         new ServerDriver(ServerDriver.config(live), PLAN).close();
         Files.delete(live.resolve("snapshot"));
         assertThatThrownBy(() -> new ServerDriver(ServerDriver.config(live), PLAN)).isInstanceOf(ServerException.class)
@@ -219,10 +218,7 @@ class LostRowsTest {
     /** A snapshot of an earlier release has no counts. */
     @Test
     void anEarlierSnapshot() throws IOException, InterruptedException {
-        try (ServerDriver server = new ServerDriver(ServerDriver.config(live), PLAN)) {
-            server.join(0, 7, 0);
-            push(server, 0, 100);
-        }
+        train(100);
         Path snapshot = live.resolve("snapshot");
         byte[] bytes = Files.readAllBytes(snapshot);
         byte[] plan = PLAN.encode();
